@@ -1,0 +1,70 @@
+"""Tables of people and of what they sign in with."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import ForeignKey, Index, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UTCDateTime
+
+
+class UserRole(StrEnum):
+    """What an account may do."""
+
+    ADMIN = "admin"
+    AGENT = "agent"
+    USER = "user"
+
+
+class CredentialKind(StrEnum):
+    """`SESSION` is a sign-in (cookie or bearer), `SIGN_IN` the printed link, `SOCKET` a ticket for one socket; the last two work once."""
+
+    SESSION = "session"
+    SIGN_IN = "sign_in"
+    SOCKET = "socket"
+
+
+class User(Base):
+    """One account. Without a password hash it can only be entered by a sign-in link."""
+
+    __tablename__ = "users"
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    username: Mapped[str] = mapped_column(String(64), unique=True)
+    role: Mapped[str] = mapped_column(String(16))
+    password_hash: Mapped[str | None] = mapped_column(String(255))
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    disabled_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+
+
+class Credential(Base):
+    """A token somebody holds; only its SHA-256 is here. `used_at` is set when a single-use token is taken."""
+
+    __tablename__ = "credentials"
+    __table_args__ = (Index("ix_credentials_user_id_kind", "user_id", "kind"), Index("ix_credentials_expires_at", "expires_at"))
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(16))
+    secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+
+
+class IdempotencyRecord(Base):
+    """The answer already given to an `Idempotency-Key`, so that asking again gives it again."""
+
+    __tablename__ = "idempotency_records"
+    __table_args__ = (Index("ix_idempotency_records_created_at", "created_at"),)
+
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(64))
+    status_code: Mapped[int | None]
+    body: Mapped[bytes | None]
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime)

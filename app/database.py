@@ -1,0 +1,120 @@
+"""The database: where its connections come from and what every table has in common.
+
+SQLite gets two engines, because a read that turns into a write fails under load whatever the busy timeout: `reader` with
+several connections that cannot write, and `writer` with exactly one that takes the write lock at BEGIN. On PostgreSQL both
+names are one engine. A unit of work is short: never hold one while an answer streams.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, MetaData, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.types import TypeDecorator
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Every constraint has a name from revision 1 on, because SQLite's batch mode cannot drop an unnamed one."""
+
+
+class UTCDateTime(TypeDecorator[datetime]):
+    """A moment in UTC with microseconds, the same on both databases; a naive datetime is refused."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"expected a datetime with a time zone, got {value!r}")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Base of all tables."""
+
+    metadata = MetaData(naming_convention=NAMING)
+
+
+class Database:
+    """Owns the connection pools. `read()` and `write()` open one unit of work each; `write()` commits when its block ends."""
+
+    def __init__(self, url: str, *, pool: int = 4) -> None:
+        self.url = async_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        if self.is_sqlite:
+            self.reader = create_async_engine(self.url, pool_size=pool, max_overflow=0)
+            self.writer = create_async_engine(self.url, pool_size=1, max_overflow=0)
+            _prepare_sqlite(self.reader, read_only=True)
+            _prepare_sqlite(self.writer, read_only=False)
+        else:
+            self.reader = self.writer = create_async_engine(
+                self.url, pool_size=pool, max_overflow=0, pool_pre_ping=True
+            )
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncSession]:
+        """A consistent view for reading; nothing is written, and rows stay usable after the block."""
+        async with AsyncSession(self.reader, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncSession]:
+        """One transaction; it is durable when the block has ended without an exception, and gone otherwise."""
+        async with AsyncSession(self.writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    async def close(self) -> None:
+        """Give every connection back."""
+        await self.reader.dispose()
+        if self.writer is not self.reader:
+            await self.writer.dispose()
+
+
+def async_url(url: str) -> URL:
+    """The same database with the driver the server uses. Raises ValueError for any but SQLite and PostgreSQL."""
+    parsed = make_url(url)
+    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+    backend = parsed.drivername.partition("+")[0]
+    if backend not in drivers:
+        raise ValueError(f"expected a database URL of sqlite or postgresql, got {backend!r}")
+    return parsed.set(drivername=drivers[backend])
+
+
+def _prepare_sqlite(engine: AsyncEngine, *, read_only: bool) -> None:
+    """Pragmas for every new connection, and our own BEGIN, because sqlite3's is too late to take the write lock."""
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def on_connect(connection: Any, record: Any) -> None:
+        connection.isolation_level = None
+        cursor: sqlite3.Cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        # FULL: an acknowledged message survives a power cut, not only a killed process.
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA busy_timeout=10000")
+        if read_only:
+            cursor.execute("PRAGMA query_only=ON")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def on_begin(connection: Any) -> None:
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -1,0 +1,49 @@
+"""Tables of answers being made, and of the event logs that clients resume from."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, LargeBinary, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.database import Base, UTCDateTime
+
+
+class Response(Base):
+    """One answer. `parent_id` is the user's message it answers, `message_id` the assistant's message it writes.
+
+    `status` has the values of MessageStatus and is kept equal to the message's. `owner` is the server process that makes it.
+    """
+
+    __tablename__ = "responses"
+    __table_args__ = (
+        Index("ix_responses_conversation_id_status", "conversation_id", "status"),
+        Index("ix_responses_owner_status", "owner", "status"),
+    )
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    conversation_id: Mapped[str] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"))
+    parent_id: Mapped[str] = mapped_column(ForeignKey("messages.id", ondelete="CASCADE"))
+    message_id: Mapped[str] = mapped_column(ForeignKey("messages.id", ondelete="CASCADE"))
+    ordinal: Mapped[int] = mapped_column(BigInteger)
+    status: Mapped[str] = mapped_column(String(16))
+    finish_reason: Mapped[str | None] = mapped_column(String(16))
+    params: Mapped[dict[str, Any]] = mapped_column(JSON)
+    usage: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    owner: Mapped[str] = mapped_column(String(36))
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    started_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+
+
+class ResponseLog(Base):
+    """The whole event log of an ended answer: a JSON array of frames in the order of `seq`, written once, at the end."""
+
+    __tablename__ = "response_logs"
+
+    response_id: Mapped[str] = mapped_column(ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True)
+    last_seq: Mapped[int] = mapped_column(BigInteger)
+    frames: Mapped[bytes] = mapped_column(LargeBinary)

@@ -1,0 +1,224 @@
+"""Every setting of the server: one field, one environment variable `KVASIR_<NAME>`, one line in the README's table.
+
+Values come, first found first taken, from the command line, the environment, the `.env` file in the working directory, and
+the default here. `load_settings` returns them together with where each came from, for `kvasir config`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from dotenv import dotenv_values
+from msgspec import Meta
+from sqlalchemy import make_url
+
+PREFIX = "KVASIR_"
+SECRET_SETTINGS = frozenset({"admin_password"})
+"""Never printed. The password inside `database_url` is masked by `shown_value`."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All settings with their defaults. Units are in the names."""
+
+    data: Annotated[Path, Meta(description="Folder of the database, the journal and the models")] = Path("data")
+    host: Annotated[str, Meta(description="Address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, Meta(description="Port to listen on; 0 takes a free one")] = 8080
+    public_url: Annotated[
+        str, Meta(description="Address people open, where it is not http://HOST:PORT (behind a proxy)")
+    ] = ""
+    allowed_origins: Annotated[
+        str, Meta(description="Other origins whose pages may use the cookie, comma separated; the own one always may")
+    ] = ""
+    cookie_secure: Annotated[
+        bool, Meta(description="Mark the cookie Secure; on by itself when the public URL is https")
+    ] = False
+
+    database_url: Annotated[
+        str, Meta(description="SQLAlchemy URL; empty means SQLite in the data folder; postgresql://… for PostgreSQL")
+    ] = ""
+    database_pool: Annotated[
+        Positive, Meta(description="Most connections to PostgreSQL, or reading ones to SQLite")
+    ] = 4
+
+    admin_password: Annotated[
+        str, Meta(description="Password of the account admin, set when it is made; empty means sign-in by link only")
+    ] = ""
+    session_days: Annotated[Positive, Meta(description="Days until a sign-in ends")] = 30
+    sign_in_ticket_s: Annotated[Seconds, Meta(description="Seconds the printed sign-in link works")] = 600
+    socket_ticket_s: Annotated[Seconds, Meta(description="Seconds a ticket for a socket works")] = 30
+
+    model: Annotated[
+        str,
+        Meta(description="auto, a folder with safetensors, a GGUF file, or a hub id ORG/NAME or modelscope:ORG/NAME"),
+    ] = "auto"
+    weights: Annotated[
+        Literal["auto", "fp32", "bf16"], Meta(description="Precision of the weights; auto is fp32 on a CPU")
+    ] = "auto"
+    threads: Annotated[int, Meta(ge=0, description="Threads that compute; 0 means one per usable core")] = 0
+    kv_memory_mib: Annotated[Positive, Meta(description="MiB of memory for the KV cache")] = 1024
+    max_step_tokens: Annotated[
+        Positive, Meta(description="Tokens computed in one engine step, prompt chunks included")
+    ] = 256
+    max_running: Annotated[Positive, Meta(description="Answers computed at the same time")] = 32
+    max_waiting: Annotated[
+        Positive, Meta(description="Answers that may wait for the engine; more are refused (503)")
+    ] = 256
+
+    max_answer_tokens: Annotated[
+        Positive, Meta(description="Tokens of an answer where the request gives no max_tokens")
+    ] = 1024
+    temperature: Annotated[float, Meta(ge=0, le=2, description="Temperature where the request gives none")] = 0.2
+    top_p: Annotated[float, Meta(gt=0, le=1, description="top_p where the request gives none")] = 0.9
+    message_max_bytes: Annotated[Positive, Meta(description="Bytes of one message, UTF-8")] = 131072
+
+    delta_window_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="Milliseconds in which new text is gathered into one frame; the first goes at once",
+        ),
+    ] = 25
+    message_flush_s: Annotated[
+        Seconds, Meta(description="Seconds between two writes of a growing answer's text to the database")
+    ] = 2
+    on_disconnect: Annotated[
+        Literal["continue", "cancel"], Meta(description="What happens to an answer nobody watches any more")
+    ] = "continue"
+    disconnect_grace_s: Annotated[
+        Seconds, Meta(description="Seconds an unwatched answer lives when on_disconnect is cancel")
+    ] = 60
+    heartbeat_s: Annotated[Seconds, Meta(description="Seconds between heartbeats on a socket")] = 30
+    sse_heartbeat_s: Annotated[Seconds, Meta(description="Seconds between comment lines on a silent event stream")] = 15
+    socket_idle_s: Annotated[
+        Seconds, Meta(description="Seconds without a frame after which a socket is closed (4008)")
+    ] = 900
+    frame_max_bytes: Annotated[Positive, Meta(description="Bytes of one socket frame; more closes it (1009)")] = 262144
+    outbox_max_frames: Annotated[
+        Positive, Meta(description="Frames that may wait for a slow reader beside its streams")
+    ] = 256
+    send_timeout_s: Annotated[
+        Seconds, Meta(description="Seconds one send to a socket may take before its reader is too slow (1013)")
+    ] = 30
+    frames_per_second: Annotated[
+        Positive, Meta(description="Frames a socket may send per second, with bursts of ten times as many (4029)")
+    ] = 20
+    sockets_max: Annotated[Positive, Meta(description="Open sockets of the whole server; more are closed (1013)")] = (
+        2000
+    )
+    drain_s: Annotated[Seconds, Meta(description="Seconds running answers get to finish after SIGTERM")] = 30
+
+    idempotency_hours: Annotated[Positive, Meta(description="Hours an Idempotency-Key is remembered")] = 24
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least important messages that are logged")
+    ] = "info"
+    log_format: Annotated[
+        Literal["auto", "json", "console"], Meta(description="auto is console on a terminal and json elsewhere")
+    ] = "auto"
+
+    @property
+    def effective_database_url(self) -> str:
+        """The URL in use; SQLite in the data folder where none is set."""
+        return self.database_url or f"sqlite:///{(self.data / 'kvasir.sqlite3').resolve()}"
+
+    @property
+    def base_url(self) -> str:
+        """Where people open the server, without a final slash."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names the variable, what was expected and what came."""
+
+
+def variable_name(field: str) -> str:
+    """The environment variable of a field."""
+    return PREFIX + field.upper()
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings and, per field, where the value came from: `command line`, `environment`, `.env` or `default`."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+def load_settings(
+    overrides: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    dotenv_path: Path | None = None,
+) -> Loaded:
+    """Read all settings. `overrides` are those of the command line, without the ones that were not given.
+
+    Raises SettingsError for a value of the wrong kind and for a `KVASIR_` variable that does not exist.
+    """
+    environment = os.environ if environment is None else environment
+    dotenv = dotenv_values(dotenv_path or Path(".env"))
+    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    _refuse_unknown(environment, fields, "the environment")
+    _refuse_unknown(dotenv, fields, "the .env file")
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(fields, "default")
+    for name in fields:
+        for origin, source in ((".env", dotenv), ("environment", environment)):
+            if (text := source.get(variable_name(name))) is not None:
+                values[name], origins[name] = _converted(name, text, fields[name].type), origin
+    for name, value in (overrides or {}).items():
+        values[name], origins[name] = _converted(name, value, fields[name].type), "command line"
+    return Loaded(Settings(**values), origins)  # type: ignore[arg-type]  # converted one by one above
+
+
+def shown_value(name: str, settings: Settings) -> str:
+    """The value as it may be printed: secrets are masked."""
+    value = getattr(settings, name)
+    if name in SECRET_SETTINGS:
+        return "(set)" if value else ""
+    if name == "database_url" and value:
+        return make_url(value).render_as_string(hide_password=True)
+    return str(value)
+
+
+def _converted(name: str, value: object, kind: Any) -> object:
+    lowered = value.strip().lower() if isinstance(value, str) else value
+    try:
+        if kind is bool or getattr(kind, "__origin__", None) is bool:
+            value = {
+                "1": True,
+                "true": True,
+                "yes": True,
+                "on": True,
+                "0": False,
+                "false": False,
+                "no": False,
+                "off": False,
+            }.get(str(lowered), value)
+        return msgspec.convert(value, kind, strict=False, dec_hook=_path)
+    except msgspec.ValidationError as problem:
+        raise SettingsError(f"{variable_name(name)}: {problem}, got {value!r}") from None
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path:
+        return Path(str(value))
+    raise NotImplementedError(f"no conversion to {kind}")
+
+
+def _refuse_unknown(source: Mapping[str, str | None], fields: Mapping[str, object], where: str) -> None:
+    known = {variable_name(name) for name in fields}
+    for name in source:
+        if name.startswith(PREFIX) and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise SettingsError(f"{name} in {where} is not a setting{hint} (`kvasir config` lists them)")

@@ -1,0 +1,57 @@
+"""The only door into the engine: a Protocol that a local engine, a remote cluster and the tests' fake all implement.
+
+Called from the event loop. Nothing here blocks it: loading, tokenising and computing happen elsewhere, and what comes back
+arrives as whole steps, one listener call for all the events of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from engine.types import EngineEvent, EngineState, EngineStats, GenerationRequest, ModelInfo, RequestId, Turn
+
+EventListener = Callable[[Sequence[EngineEvent]], None]
+"""Called on the event loop, once per engine step, with that step's events in order. It must not block and must not raise."""
+
+
+class EngineClient(Protocol):
+    """What `app` may ask of an engine."""
+
+    @property
+    def state(self) -> EngineState: ...
+
+    @property
+    def failure(self) -> str | None:
+        """One sentence for people when the state is FAILED."""
+
+    @property
+    def model(self) -> ModelInfo | None:
+        """None until the engine is READY."""
+
+    async def start(self, listener: EventListener) -> None:
+        """Begin to load, and return at once. Events go to `listener` on the loop that called this."""
+
+    async def wait_ready(self) -> None:
+        """Return when requests are accepted. Raises EngineNotReady when the engine failed or was stopped."""
+
+    async def count_tokens(self, turns: Sequence[Turn]) -> int:
+        """Tokens of the prompt these turns make, the template's own included.
+
+        Raises EngineNotReady, TemplateRefused, or PromptTooLong when it can never be answered.
+        """
+
+    async def submit(self, request: GenerationRequest) -> None:
+        """Take one request; its events end with exactly one `Finished`, whatever happens afterwards.
+
+        Raises EngineNotReady, TemplateRefused, PromptTooLong or QueueFull, and then sends no event at all.
+        """
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Ask a request to end. Idempotent: an unknown or finished request is ignored. A `Finished` follows within a step."""
+
+    def stats(self) -> EngineStats:
+        """A snapshot, from counters the engine publishes once per step."""
+
+    async def stop(self) -> None:
+        """End the engine: every request still there gets its `Finished`, then threads and memory are given back."""

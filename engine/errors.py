@@ -1,0 +1,40 @@
+"""Errors the engine raises to its callers. Each carries the numbers, and a message that says what was expected and what came."""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """Anything the engine refuses or fails at."""
+
+
+class ModelError(EngineError):
+    """A model file or folder that cannot be served; the message is one clear sentence for the person who chose it."""
+
+
+class EngineNotReady(EngineError):
+    """The engine is still loading, has failed or was stopped."""
+
+
+class PromptTooLong(EngineError):
+    """A request that can never fit, however long it waits."""
+
+    def __init__(self, prompt_tokens: int, available_tokens: int) -> None:
+        super().__init__(
+            f"the conversation has {prompt_tokens} tokens, but at most {available_tokens} fit together with an answer"
+        )
+        self.prompt_tokens = prompt_tokens
+        self.available_tokens = available_tokens
+
+
+class QueueFull(EngineError):
+    """So many requests wait already that this one is refused."""
+
+    def __init__(self, waiting: int, limit: int, retry_after_s: int) -> None:
+        super().__init__(f"{waiting} requests are waiting and the limit is {limit}; try again in {retry_after_s} s")
+        self.waiting = waiting
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+class TemplateRefused(EngineError):
+    """The model's chat template does not accept this order of roles."""
