@@ -44,7 +44,10 @@ class Credential(Base):
     """A token somebody holds; only its SHA-256 is here. `used_at` is set when a single-use token is taken."""
 
     __tablename__ = "credentials"
-    __table_args__ = (Index("ix_credentials_user_id_kind", "user_id", "kind"), Index("ix_credentials_expires_at", "expires_at"))
+    __table_args__ = (
+        Index("ix_credentials_user_id_kind", "user_id", "kind"),
+        Index("ix_credentials_expires_at", "expires_at"),
+    )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
