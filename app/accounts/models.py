@@ -20,7 +20,10 @@ class UserRole(StrEnum):
 
 
 class CredentialKind(StrEnum):
-    """`SESSION` is a sign-in (cookie or bearer), `SIGN_IN` the printed link, `SOCKET` a ticket for one socket; the last two work once."""
+    """`SESSION` is a sign-in (cookie or bearer), `SIGN_IN` the printed link, `SOCKET` a ticket for a socket.
+
+    The last two work once.
+    """
 
     SESSION = "session"
     SIGN_IN = "sign_in"

@@ -43,7 +43,10 @@ class MessageStatus(StrEnum):
 
 
 class Conversation(Base):
-    """One conversation of one user. `leaf_id` is the newest message of the branch people see, `version` counts changes of the fields."""
+    """One conversation of one user.
+
+    `leaf_id` is the newest message, whose branch people see; `version` counts changes of the fields, for `If-Match`.
+    """
 
     __tablename__ = "conversations"
     __table_args__ = (

@@ -72,7 +72,7 @@ class HelloData(Struct, frozen=True):
 class MessageCreateData(Struct, forbid_unknown_fields=True, frozen=True):
     conversation_id: Id
     content: Annotated[str, Meta(min_length=1)]
-    parent_id: Id | None | UnsetType = UNSET
+    parent_id: Id | UnsetType | None = UNSET
     client_message_id: ClientMessageId | None = None
     params: ResponseParams = ResponseParams()
 
