@@ -108,9 +108,18 @@ class Usage:
     cached_from: CachedFrom = field(default_factory=CachedFrom)
 
 
+class FailureCode(StrEnum):
+    """Why a request failed, for programs. `ENGINE_STOPPED`: the engine ended while the request was still there."""
+
+    REQUEST_FAILED = "request_failed"
+    STEP_FAILED = "step_failed"
+    ENGINE_FAILED = "engine_failed"
+    ENGINE_STOPPED = "engine_stopped"
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFailure:
-    """Why a request failed, for people: a stable `code` and one sentence."""
+    """Why a request failed: a stable `code`, one of `FailureCode`, and one sentence for people."""
 
     code: str
     message: str
