@@ -1,0 +1,18 @@
+"""`GET /metrics`. Open to whoever reaches the port: it holds counts, and nothing about anybody."""
+
+from __future__ import annotations
+
+from litestar import Response, get
+from litestar.handlers import HTTPRouteHandler
+
+from app.operations.metrics import CONTENT_TYPE, Metrics
+
+
+def metrics_route(metrics: Metrics) -> HTTPRouteHandler:
+    """The route for one app's metrics."""
+
+    @get("/metrics", sync_to_thread=False, include_in_schema=False)
+    def metrics_exposition() -> Response[bytes]:
+        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+
+    return metrics_exposition
