@@ -17,7 +17,7 @@ from structlog.typing import Processor
 
 from app.settings import Settings
 
-OWN_LOGGERS = ("app", "engine", "kernels", "migrations")
+OWN_LOGGERS = ("kvasir", "app", "engine", "kernels", "migrations")
 
 
 def configure_logging(settings: Settings, stream: IO[str] | None = None) -> None:

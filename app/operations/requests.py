@@ -4,8 +4,8 @@
 
     application.asgi_handler = RequestLog(application.asgi_handler, metrics)
 
-The id is the caller's `X-Request-Id` where it is well formed, else a new one; it is `trace_id` in every log line and in
-problem details, and comes back as a header. The line says method, path, status and duration, and nothing else: never a
+The id is the caller's `X-Request-Id` where it is well formed, else a new one; it is `trace_id` in every log line, in the
+scope's state and so in problem details, and comes back as a header. The line says method, path, status and duration, and nothing else: never a
 query string, a header or a body.
 """
 
@@ -43,7 +43,9 @@ class RequestLog:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with structlog.contextvars.bound_contextvars(trace_id=request_id(scope)):
+        trace_id = request_id(scope)
+        scope.setdefault("state", {})["trace_id"] = trace_id
+        with structlog.contextvars.bound_contextvars(trace_id=trace_id):
             if scope["type"] == ScopeType.HTTP:
                 await self._http(scope, receive, send)
             else:
@@ -52,14 +54,13 @@ class RequestLog:
     async def _http(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         # Litestar replaces scope["path"], so it is read before.
         method, path, began = scope["method"], quote(scope["path"]), self._clock()
-        trace_id = structlog.contextvars.get_contextvars()["trace_id"]
         status = 500
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", trace_id.encode())]
+                message["headers"] = [*message["headers"], (b"x-request-id", scope["state"]["trace_id"].encode())]
             await send(message)
 
         try:

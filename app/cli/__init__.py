@@ -1,0 +1,47 @@
+"""The command `kvasir`. Each subcommand is a module of its own, imported when it is asked for, so that `--help` is quick."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+
+import click
+
+COMMANDS = {
+    "serve": "Start the server. The first start makes the data folder and fetches the model.",
+    "chat": "Chat in the terminal with a running server.",
+    "user": "Make accounts and sign-in links.",
+    "db": "Migrate the database, or check whether it has to be.",
+    "model": "Fetch and list models.",
+    "config": "Show every setting, its value, and where the value comes from.",
+    "doctor": "Say in plain words what is wrong with this machine or setup.",
+}
+"""Name to one line of help. The module app.cli.NAME has a command called NAME."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on use; the list of them is printed from COMMANDS alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"app.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Settings are environment variables KVASIR_…, or lines of a .env file; `kvasir config` lists them all.",
+)
+@click.version_option(version("kvasir-chat"), prog_name="kvasir")
+def main() -> None:
+    """Kvasir, a self-hosted chat server that owns both the conversation and its KV cache."""

@@ -1,0 +1,144 @@
+"""Who may import whom: `kernels ← engine ← app`, pure modules pure, libraries only where they belong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import ROOMS, ROOT, imports, imports_package, modules
+
+ENGINE_DOOR = {"engine.client", "engine.types", "engine.config", "engine.errors"}
+COMPOSITION_ROOT = {
+    Path("app/cli/serve.py"): {"engine.local"},
+    Path("app/cli/model.py"): {"engine.model.registry"},
+    Path("app/cli/doctor.py"): {"engine.model.registry"},
+}
+"""The commands that put the server together; they alone know which engine it is."""
+
+PURE = (
+    "engine/types.py",
+    "engine/config.py",
+    "engine/errors.py",
+    "engine/client.py",
+    "engine/sequence.py",
+    "engine/pages.py",
+    "engine/scheduler.py",
+    "engine/stop_strings.py",
+    "app/errors.py",
+    "app/identifiers.py",
+    "app/realtime/protocol.py",
+)
+FRAMEWORKS = ("torch", "asyncio", "litestar", "sqlalchemy", "transformers")
+SQLALCHEMY_FILES = ("models.py", "queries.py", "service.py")
+SQLALCHEMY_MODULES = ("app/database.py", "app/migrate.py", "app/settings.py")
+
+
+@pytest.mark.parametrize(
+    ("room", "forbidden"),
+    [
+        ("kernels", ("engine", "app", "migrations")),
+        ("engine", ("app", "migrations", "litestar", "sqlalchemy", "redis", "uvicorn")),
+        ("app", ("kernels", "torch", "transformers", "tokenizers", "safetensors", "gguf", "redis")),
+        ("migrations", ("engine", "kernels", "litestar")),
+    ],
+)
+def test_a_room_never_imports(room: str, forbidden: tuple[str, ...]) -> None:
+    allowed_for_diagnosis = {Path("app/cli/doctor.py"): {"torch"}}
+    wrong = {
+        str(path): found
+        for path in modules(room)
+        if (found := imports_package(path, *forbidden) - allowed_for_diagnosis.get(path, set()))
+    }
+    assert wrong == {}
+
+
+def test_app_enters_the_engine_only_through_its_door() -> None:
+    wrong = {}
+    for path in modules("app"):
+        allowed = ENGINE_DOOR | COMPOSITION_ROOT.get(path, set())
+        beyond = {
+            name
+            for name in imports_package(path, "engine")
+            if name not in allowed and name.rpartition(".")[0] not in allowed
+        }
+        if beyond - {"engine"}:
+            wrong[str(path)] = beyond
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("path", PURE)
+def test_a_pure_module_imports_no_framework(path: str) -> None:
+    assert (ROOT / path).is_file(), f"{path} is listed as pure and is not there"
+    assert imports_package(Path(path), *FRAMEWORKS) == set()
+
+
+def test_pure_modules_are_pure_all_the_way_down() -> None:
+    names = [path.removesuffix(".py").replace("/", ".") for path in PURE]
+    code = f"import sys, {', '.join(names)}; print([m for m in {FRAMEWORKS!r} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_the_help_text_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, app.cli; print([m for m in ('torch','litestar','sqlalchemy','rich','httpx') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_sqlalchemy_stays_in_models_queries_services_and_the_database() -> None:
+    wrong = {
+        str(path): found
+        for path in modules("app")
+        if path.name not in SQLALCHEMY_FILES
+        and str(path) not in SQLALCHEMY_MODULES
+        and (found := imports_package(path, "sqlalchemy"))
+    }
+    assert wrong == {}
+
+
+def test_litestar_stays_at_the_edge() -> None:
+    inner = ("service.py", "queries.py", "models.py", "schemas.py")
+    wrong = [str(path) for path in modules("app") if path.name in inner and imports_package(path, "litestar")]
+    wrong += [str(path) for path in modules("app") if path.parts[1] == "cli" and imports_package(path, "litestar")]
+    assert wrong == []
+
+
+def test_only_kernels_import_triton_and_nothing_imports_redis_yet() -> None:
+    assert [str(path) for path in modules("app", "engine", "migrations") if imports_package(path, "triton")] == []
+    assert [str(path) for path in modules(*ROOMS) if imports_package(path, "redis")] == []
+
+
+def test_a_domain_never_reads_another_domains_queries() -> None:
+    wrong = []
+    for path in modules("app"):
+        for name in imports_package(path, "app"):
+            parts = name.split(".")
+            if len(parts) >= 3 and parts[2] == "queries" and parts[1] != path.parts[1]:
+                wrong.append((str(path), name))
+    assert wrong == []
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {_normalised(line.split("==")[0].split("[")[0]) for line in project["dependencies"]}
+    distributions = packages_distributions()
+    missing = set()
+    for path in modules(*ROOMS):
+        for top in {name.partition(".")[0] for name in imports(path)}:
+            if top in sys.stdlib_module_names or top in ROOMS:
+                continue
+            if not declared & {_normalised(name) for name in distributions.get(top, [])}:
+                missing.add((str(path), top))
+    assert missing == set()
+
+
+def _normalised(name: str) -> str:
+    return name.strip().lower().replace("_", "-").replace(".", "-")
