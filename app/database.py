@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import DateTime, Dialect, MetaData, event, make_url
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
@@ -87,6 +89,17 @@ class Database:
         await self.reader.dispose()
         if self.writer is not self.reader:
             await self.writer.dispose()
+
+
+async def insert_if_absent(session: AsyncSession, model: type[Base], values: dict[str, object]) -> bool:
+    """Insert one row unless a unique constraint is in the way; say whether it was inserted.
+
+    On PostgreSQL this waits for another transaction that inserts the same row, and then knows how that one ended.
+    """
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    statement = insert(model).values(values).on_conflict_do_nothing()
+    result = await session.execute(statement.returning(*model.__table__.primary_key.columns))
+    return result.first() is not None
 
 
 def async_url(url: str) -> URL:

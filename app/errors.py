@@ -10,15 +10,23 @@ from typing import ClassVar
 
 
 class AppError(Exception):
-    """Base of all of them. `status` is the HTTP status; `headers` go with it."""
+    """Base of all of them. `status` is the HTTP status; `headers` go with it, `members` are further fields of the problem."""
 
     status: ClassVar[int] = 500
     code: str = "internal_error"
 
-    def __init__(self, detail: str, *, code: str | None = None, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+        members: dict[str, object] | None = None,
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.headers = headers or {}
+        self.members = members or {}
         if code is not None:
             self.code = code
 
@@ -70,6 +78,13 @@ class PayloadTooLarge(AppError):
 
     status = 413
     code = "payload_too_large"
+
+
+class UnsupportedMediaType(AppError):
+    """The body is of another kind than JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
 
 
 class Unprocessable(AppError):

@@ -44,7 +44,10 @@ class User(Base):
 
 
 class Credential(Base):
-    """A token somebody holds; only its SHA-256 is here. `used_at` is set when a single-use token is taken."""
+    """A token somebody holds; only its SHA-256 is here. `used_at` is set when a single-use token is taken.
+
+    `issuer_id` is the sign-in that asked for a socket's ticket: the ticket, and the socket it opens, live no longer than that.
+    """
 
     __tablename__ = "credentials"
     __table_args__ = (
@@ -54,6 +57,7 @@ class Credential(Base):
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    issuer_id: Mapped[str | None] = mapped_column(ForeignKey("credentials.id", ondelete="CASCADE"), index=True)
     kind: Mapped[str] = mapped_column(String(16))
     secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)

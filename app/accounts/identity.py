@@ -1,0 +1,34 @@
+"""Who asks: what authentication hands to every other room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from app.accounts.models import UserRole
+from app.identifiers import UserId
+
+
+class CredentialSource(StrEnum):
+    """How the credential came. Only a browser's cookie comes by itself, so only that one needs an Origin check."""
+
+    BEARER = "bearer"
+    COOKIE = "cookie"
+    TICKET = "ticket"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One signed-in caller.
+
+    `credential_id` names the sign-in, also for a socket that came with a ticket: when that is revoked, everything opened with
+    it closes. `expires_at` is when the sign-in ends by itself.
+    """
+
+    user_id: UserId
+    username: str
+    role: UserRole
+    credential_id: str
+    expires_at: datetime
+    source: CredentialSource

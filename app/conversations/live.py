@@ -1,0 +1,12 @@
+"""What this room asks of whoever holds the answers that are being made right now."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class LiveAnswers(Protocol):
+    """The text of running answers, which the database has only about once in two seconds."""
+
+    def snapshot(self, response_id: str) -> tuple[str, int] | None:
+        """The text so far and the `seq` of the last event in it, as one consistent pair; None when it does not run here."""

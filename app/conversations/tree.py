@@ -1,0 +1,198 @@
+"""The tree of messages in SQL: adding to it and walking it. Called by this room's service and by `app.responses`, inside their
+own unit of work; nothing here commits.
+
+Adding a message writes two rows whatever the length of the conversation, and reading a page of a path reads that page only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import literal, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased, load_only
+
+from app.conversations.models import Conversation, Message, MessageStatus
+from app.errors import NotFound
+from app.identifiers import is_id, new_id
+from engine.types import Role
+
+TITLE_CHARS = 60
+"""A title made from a first message is cut here: what a list of conversations shows in one line."""
+
+SHOWN_COLUMNS = (
+    Message.id,
+    Message.conversation_id,
+    Message.parent_id,
+    Message.ordinal,
+    Message.role,
+    Message.content,
+    Message.status,
+    Message.response_id,
+    Message.last_seq,
+    Message.usage,
+    Message.created_at,
+)
+"""What clients see of a message; the token ids, which can be larger than its text, are not read."""
+
+
+async def owned_conversation(
+    session: AsyncSession, user_id: str, conversation_id: str, *, for_update: bool = False
+) -> Conversation:
+    """The caller's conversation. With `for_update` nobody else adds to it until this unit of work ends.
+
+    Raises NotFound for an unknown id, a malformed one and somebody else's.
+    """
+    if is_id(conversation_id):
+        statement = select(Conversation).where(Conversation.id == conversation_id, Conversation.user_id == user_id)
+        if for_update:
+            statement = statement.with_for_update()
+        if (conversation := await session.scalar(statement)) is not None:
+            return conversation
+    raise NotFound("there is no such conversation")
+
+
+async def find_message(session: AsyncSession, conversation_id: str, message_id: str) -> Message:
+    """A message of a conversation the caller owns. Raises NotFound."""
+    if is_id(message_id):
+        statement = select(Message).where(Message.id == message_id, Message.conversation_id == conversation_id)
+        if (message := await session.scalar(statement)) is not None:
+            return message
+    raise NotFound("there is no such message in this conversation")
+
+
+async def message_by_client_id(session: AsyncSession, conversation_id: str, client_message_id: str) -> Message | None:
+    """The message that a client has sent before under this id."""
+    return await session.scalar(
+        select(Message).where(
+            Message.conversation_id == conversation_id, Message.client_message_id == client_message_id
+        )
+    )
+
+
+async def add_message(
+    session: AsyncSession,
+    conversation: Conversation,
+    *,
+    role: Role,
+    content: str,
+    parent_id: str | None,
+    status: MessageStatus,
+    now: datetime,
+    message_id: str | None = None,
+    client_message_id: str | None = None,
+    response_id: str | None = None,
+) -> Message:
+    """Add one message below `parent_id`, or as a root, and make it the newest leaf.
+
+    `conversation` comes from `owned_conversation(…, for_update=True)` and `parent_id` from `find_message` or the
+    conversation itself. Changes the conversation's leaf, ordinal and time, and its title where it has none yet.
+    """
+    conversation.last_ordinal += 1
+    message = Message(
+        id=message_id or new_id(),
+        conversation_id=conversation.id,
+        parent_id=parent_id,
+        ordinal=conversation.last_ordinal,
+        role=role,
+        content=content,
+        status=status,
+        client_message_id=client_message_id,
+        response_id=response_id,
+        last_seq=0,
+        token_ids=None,
+        usage=None,
+        created_at=now,
+    )
+    session.add(message)
+    conversation.leaf_id = message.id
+    conversation.updated_at = now
+    if not conversation.title and role is Role.USER:
+        conversation.title = title_of(content)
+    # A parent and its child may be added in one unit of work, and no relationship tells SQLAlchemy which row goes first.
+    await session.flush()
+    return message
+
+
+def title_of(content: str) -> str:
+    """The first line with something in it, cut at a word where there is one."""
+    line = next((" ".join(line.split()) for line in content.splitlines() if line.strip()), "")
+    if len(line) <= TITLE_CHARS:
+        return line
+    cut = line[: TITLE_CHARS - 1]
+    head, space, _ = cut.rpartition(" ")
+    return (head if space and len(head) > TITLE_CHARS // 2 else cut).rstrip() + "…"
+
+
+async def path(session: AsyncSession, conversation_id: str, leaf_id: str | None) -> list[Message]:
+    """The messages from the root to `leaf_id`, with all their columns; empty without a leaf or for a foreign one."""
+    if leaf_id is None:
+        return []
+    return list(reversed(await _upwards(session, conversation_id, leaf_id, limit=None, shown_only=False)))
+
+
+async def path_page(session: AsyncSession, conversation_id: str, start_id: str, limit: int) -> list[Message]:
+    """At most `limit` messages from `start_id` towards the root, the newest first, without their token ids."""
+    return await _upwards(session, conversation_id, start_id, limit=limit, shown_only=True)
+
+
+async def _upwards(
+    session: AsyncSession, conversation_id: str, start_id: str, *, limit: int | None, shown_only: bool
+) -> list[Message]:
+    walk = (
+        select(Message.id, Message.parent_id, literal(1).label("step"))
+        .where(Message.id == start_id, Message.conversation_id == conversation_id)
+        .cte("walk", recursive=True)
+    )
+    parent = aliased(Message)
+    onwards = select(parent.id, parent.parent_id, walk.c.step + 1).join(walk, parent.id == walk.c.parent_id)
+    if limit is not None:
+        onwards = onwards.where(walk.c.step < limit)
+    walk = walk.union_all(onwards)
+    statement = select(Message).join(walk, Message.id == walk.c.id).order_by(walk.c.step)
+    if shown_only:
+        statement = statement.options(load_only(*SHOWN_COLUMNS, raiseload=True))
+    return list((await session.scalars(statement)).all())
+
+
+async def newest_leaf_below(session: AsyncSession, conversation_id: str, message_id: str) -> str:
+    """The leaf that was reached last from this message on; the message itself when nothing follows it."""
+    walk = (
+        select(Message.id, Message.ordinal)
+        .where(Message.id == message_id, Message.conversation_id == conversation_id)
+        .cte("walk", recursive=True)
+    )
+    child = aliased(Message)
+    walk = walk.union_all(
+        select(child.id, child.ordinal).join(
+            walk, (child.parent_id == walk.c.id) & (child.conversation_id == conversation_id)
+        )
+    )
+    # A message is always younger than its parent, so the youngest of all below has no child.
+    newest = await session.scalar(select(walk.c.id).order_by(walk.c.ordinal.desc()).limit(1))
+    return message_id if newest is None else newest
+
+
+async def children_of(session: AsyncSession, conversation_id: str, parent_ids: Sequence[str]) -> dict[str, list[str]]:
+    """The ids of the children of each of these messages, in the order in which they were added."""
+    children: dict[str | None, list[str]] = defaultdict(list)
+    statement = (
+        select(Message.parent_id, Message.id)
+        .where(Message.conversation_id == conversation_id, Message.parent_id.in_(parent_ids))
+        .order_by(Message.ordinal)
+    )
+    for parent_id, message_id in await session.execute(statement):
+        children[parent_id].append(message_id)
+    return {parent_id: children[parent_id] for parent_id in parent_ids}
+
+
+async def roots_of(session: AsyncSession, conversation_id: str) -> list[str]:
+    """The ids of the messages without a parent, in the order in which they were added."""
+    statement = (
+        select(Message.id)
+        .where(Message.conversation_id == conversation_id, Message.parent_id.is_(None))
+        .order_by(Message.ordinal)
+    )
+    return list((await session.scalars(statement)).all())

@@ -1,0 +1,89 @@
+"""`/healthz` (the process lives) and `/readyz` (it takes new work). Neither needs a sign-in and neither says more than that."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+from litestar import Response, Router, get
+from litestar.di import NamedDependency
+from sqlalchemy import text
+
+from app.database import Database
+from app.json_request import JsonRequest
+from app.problems import problem_response, problem_responses
+from engine.client import EngineClient
+from engine.types import EngineState
+
+DATABASE_TIMEOUT_S = 2.0
+"""A database that does not answer within this is as good as none for a load balancer."""
+
+
+class Readiness:
+    """Whether this process takes new work, and why not. `drain()` is called once, when it is told to end."""
+
+    def __init__(self, engine: EngineClient, database: Database) -> None:
+        self._engine = engine
+        self._database = database
+        self.draining = False
+
+    def drain(self) -> None:
+        """From now on: not ready."""
+        self.draining = True
+
+    async def reasons(self) -> list[str]:
+        """Why no new work is taken, for people; empty when it is."""
+        reasons = []
+        if self.draining:
+            reasons.append("the server is shutting down")
+        state = self._engine.state
+        if state is EngineState.LOADING:
+            reasons.append("the model is loading")
+        elif state is not EngineState.READY:
+            reasons.append(f"the engine is {state}: {self._engine.failure or 'it was stopped'}")
+        if not await self._database_answers():
+            reasons.append("the database does not answer")
+        return reasons
+
+    async def _database_answers(self) -> bool:
+        try:
+            async with asyncio.timeout(DATABASE_TIMEOUT_S), self._database.read() as session:
+                await session.execute(text("SELECT 1"))
+        except Exception as problem:
+            # Whatever it is, the answer to the question is no; the log has the reason.
+            structlog.get_logger("kvasir.health").warning("database does not answer", error=repr(problem))
+            return False
+        return True
+
+
+class HealthBody(msgspec.Struct, frozen=True):
+    status: str
+
+
+@get("/healthz", summary="The process lives", opt={"public": True}, security=[{}])
+async def healthz() -> HealthBody:
+    """Always 200 while the process answers at all."""
+    return HealthBody("ok")
+
+
+@get(
+    "/readyz",
+    summary="The server takes new work",
+    opt={"public": True},
+    security=[{}],
+    responses=problem_responses(503),
+)
+async def readyz(request: JsonRequest, readiness: NamedDependency[Readiness]) -> Response[HealthBody] | Response[bytes]:
+    """503 while the model loads, while the server shuts down, and without a database; `reasons` says which."""
+    reasons = await readiness.reasons()
+    if reasons:
+        return problem_response(
+            request, 503, "; ".join(reasons), headers={"Retry-After": "2"}, members={"reasons": reasons}
+        )
+    return Response(HealthBody("ready"), headers={"Cache-Control": "no-store"})
+
+
+def router() -> Router:
+    """The routes, for one application."""
+    return Router("/", route_handlers=[healthz, readyz], tags=["Operations"])
