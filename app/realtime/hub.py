@@ -1,0 +1,197 @@
+"""Who watches what: the live logs, the positions of their readers, the subscribers of conversations, the open sockets.
+
+Filled by sockets and event streams, and by the recorder, which shows new frames here. A reader is woken, never fed: it keeps
+a position in the log and takes what it has not sent yet, so a slow reader costs nothing and skips nothing. Lives on the event
+loop; knows no domain and never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from app.realtime.event_log import EventLog, LogFrame
+from app.realtime.protocol import CloseCode, FrameType, ServerFrame
+
+Wake = Callable[[], None]
+WatchListener = Callable[[EventLog, bool], None]
+"""Told when a running response gets its first reader (True) and when it loses its last one (False)."""
+
+_encoder = msgspec.json.Encoder()
+
+
+class Subscriber(Protocol):
+    """One who follows a conversation."""
+
+    def deliver(self, frame: bytes) -> None:
+        """Send this frame, beside the streams."""
+
+    def follow(self, log: EventLog) -> None:
+        """Send every frame of this response, unless that is being done already."""
+
+
+class OpenSocket(Protocol):
+    """What the hub can do to a connection."""
+
+    @property
+    def user_id(self) -> str: ...
+
+    @property
+    def credential_id(self) -> str: ...
+
+    def close(self, code: CloseCode, reason: str) -> None:
+        """Say goodbye and end. Idempotent."""
+
+
+class Cursor:
+    """The place of one reader in one log. Closed by whoever opened it."""
+
+    def __init__(self, log: EventLog, after: int, wake: Wake, closed: Callable[[Cursor], None]) -> None:
+        self.log = log
+        self.last_seq = after
+        self.wake = wake
+        self._closed = closed
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Everything was taken, and nothing will come."""
+        return self.log.is_ended and self.last_seq >= self.log.last_seq
+
+    def take(self, limit: int) -> list[bytes]:
+        """The next frames; empty when there are none yet."""
+        frames = self.log.frames_after(self.last_seq, limit)
+        self.last_seq += len(frames)
+        return frames
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._closed(self)
+
+
+class Hub:
+    """Owns the registries of one server process. Every entry has an owner who takes it out again."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, EventLog] = {}
+        self._cursors: dict[str, set[Cursor]] = {}
+        self._subscribers: dict[str, dict[Subscriber, None]] = {}
+        self._sockets: set[OpenSocket] = set()
+        self._watch_listener: WatchListener | None = None
+
+    def on_watched(self, listener: WatchListener) -> None:
+        """Who wants to know whether anybody watches a running response."""
+        self._watch_listener = listener
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries each registry has; all zero when nothing runs and nobody is there."""
+        return {
+            "logs": len(self._logs),
+            "cursors": sum(map(len, self._cursors.values())),
+            "subscribed_conversations": len(self._subscribers),
+            "sockets": len(self._sockets),
+        }
+
+    # --- logs and their readers --------------------------------------------------------------------------------------
+
+    def open_log(self, log: EventLog) -> None:
+        """A response begins. Whoever follows its conversation follows it too."""
+        self._logs[log.response_id] = log
+        for subscriber in list(self._subscribers.get(log.conversation_id, ())):
+            subscriber.follow(log)
+
+    def log(self, response_id: str) -> EventLog | None:
+        """The log of a response that runs, or that has ended and still has readers."""
+        return self._logs.get(response_id)
+
+    def running_logs(self, conversation_id: str) -> list[EventLog]:
+        """Those of the conversation that have not ended, oldest first."""
+        return [log for log in self._logs.values() if log.conversation_id == conversation_id and not log.is_ended]
+
+    def read(self, log: EventLog, after: int, wake: Wake) -> Cursor:
+        """Begin to read behind frame `after`; `wake` is called whenever there is more."""
+        cursor = Cursor(log, after, wake, self._close_cursor)
+        cursors = self._cursors.setdefault(log.response_id, set())
+        cursors.add(cursor)
+        if len(cursors) == 1 and not log.is_ended:
+            self._tell_watched(log, True)
+        return cursor
+
+    def show(self, log: EventLog, frames: Sequence[LogFrame]) -> None:
+        """Durable frames of a response become visible to everybody."""
+        log.show(frames)
+        for cursor in self._cursors.get(log.response_id, ()):
+            cursor.wake()
+        self._drop_if_unneeded(log)
+
+    def discard(self, log: EventLog) -> None:
+        """The response does not exist any more, and got no terminal frame."""
+        self._logs.pop(log.response_id, None)
+
+    def _close_cursor(self, cursor: Cursor) -> None:
+        log = cursor.log
+        cursors = self._cursors.get(log.response_id, set())
+        if cursor not in cursors:
+            return
+        cursors.discard(cursor)
+        if not cursors:
+            del self._cursors[log.response_id]
+            if not log.is_ended:
+                self._tell_watched(log, False)
+        self._drop_if_unneeded(log)
+
+    def _drop_if_unneeded(self, log: EventLog) -> None:
+        if log.is_ended and log.response_id not in self._cursors and self._logs.get(log.response_id) is log:
+            del self._logs[log.response_id]
+
+    def _tell_watched(self, log: EventLog, watched: bool) -> None:
+        if self._watch_listener is not None:
+            self._watch_listener(log, watched)
+
+    # --- conversations -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, conversation_id: str, subscriber: Subscriber) -> None:
+        """Follow the conversation's own events and every answer that begins in it from now on. Idempotent."""
+        self._subscribers.setdefault(conversation_id, {})[subscriber] = None
+
+    def unsubscribe(self, conversation_id: str, subscriber: Subscriber) -> None:
+        """Idempotent."""
+        if (subscribers := self._subscribers.get(conversation_id)) is not None:
+            subscribers.pop(subscriber, None)
+            if not subscribers:
+                del self._subscribers[conversation_id]
+
+    def announce(
+        self, conversation_id: str, kind: FrameType, data: dict[str, Any], *, beside: Subscriber | None = None
+    ) -> None:
+        """Tell the conversation's subscribers, except the one that has been told already."""
+        if subscribers := self._subscribers.get(conversation_id):
+            frame = _encoder.encode(ServerFrame(type=kind, conversation_id=conversation_id, data=data))
+            for subscriber in list(subscribers):
+                if subscriber is not beside:
+                    subscriber.deliver(frame)
+
+    # --- sockets -----------------------------------------------------------------------------------------------------
+
+    @property
+    def open_sockets(self) -> int:
+        return len(self._sockets)
+
+    def add_socket(self, socket: OpenSocket) -> None:
+        self._sockets.add(socket)
+
+    def remove_socket(self, socket: OpenSocket) -> None:
+        """Idempotent."""
+        self._sockets.discard(socket)
+
+    def close_credential(self, credential_id: str) -> None:
+        """What was opened with this sign-in ends with it."""
+        for socket in list(self._sockets):
+            if socket.credential_id == credential_id:
+                socket.close(CloseCode.UNAUTHENTICATED, "revoked")
+
+    def close_sockets(self, code: CloseCode, reason: str) -> None:
+        """All of them."""
+        for socket in list(self._sockets):
+            socket.close(code, reason)
