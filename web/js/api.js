@@ -1,0 +1,185 @@
+/**
+ * The REST side of the server, `/api/v1`: every command of the page goes through here, because a reply with a status and an
+ * idempotency key can be asked for again after a lost connection. Called by `client.js` and `sender.js`.
+ *
+ * @import { Accepted, Conversation, Listing, MessageListing, User, WireResponse } from "./wire.d.ts"
+ */
+
+const TIMEOUT_MS = 20_000;
+
+/** The server answered, and said no. `detail` is a sentence for people. */
+export class Refusal extends Error {
+  /**
+   * @param {number} status
+   * @param {string} code
+   * @param {string} detail
+   * @param {number | null} retryAfterS
+   */
+  constructor(status, code, detail, retryAfterS) {
+    super(detail);
+    this.name = "Refusal";
+    this.status = status;
+    this.code = code;
+    this.detail = detail;
+    this.retryAfterS = retryAfterS;
+  }
+}
+
+/** No answer came: the network, a restart, or a proxy. The command may or may not have been carried out. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The server cannot be reached.");
+    this.name = "Unreachable";
+  }
+}
+
+/** One method per route. Raises Refusal or Unreachable and nothing else. */
+export class Api {
+  /** @param {typeof globalThis.fetch} fetch */
+  constructor(fetch) {
+    this.fetch = fetch;
+  }
+
+  /** @returns {Promise<User>} */
+  me() {
+    return this.call("GET", "me");
+  }
+
+  /**
+   * @param {string} username
+   * @param {string} password
+   * @returns {Promise<{user: User}>}
+   */
+  signIn(username, password) {
+    return this.call("POST", "auth/login", { body: { username, password } });
+  }
+
+  signOut() {
+    return this.call("POST", "auth/logout");
+  }
+
+  /**
+   * @param {string | null} cursor
+   * @returns {Promise<Listing<Conversation>>}
+   */
+  conversations(cursor) {
+    return this.call("GET", `conversations?limit=30${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<Conversation>}
+   */
+  conversation(id) {
+    return this.call("GET", `conversations/${encodeURIComponent(id)}`);
+  }
+
+  /**
+   * @param {string} idempotencyKey
+   * @returns {Promise<Conversation>}
+   */
+  createConversation(idempotencyKey) {
+    return this.call("POST", "conversations", { body: {}, idempotencyKey });
+  }
+
+  /**
+   * @param {string} id
+   * @param {number} version the version the new title replaces
+   * @param {string} title
+   * @returns {Promise<Conversation>}
+   */
+  renameConversation(id, version, title) {
+    const headers = { "If-Match": `"${version}"` };
+    return this.call("PATCH", `conversations/${encodeURIComponent(id)}`, { body: { title }, headers });
+  }
+
+  /** @param {string} id */
+  deleteConversation(id) {
+    return this.call("DELETE", `conversations/${encodeURIComponent(id)}`);
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {{leaf?: string | null, cursor?: string | null}} [options]
+   * @returns {Promise<MessageListing>}
+   */
+  messages(conversationId, { leaf = null, cursor = null } = {}) {
+    const query = new URLSearchParams({ limit: "50" });
+    if (leaf !== null) query.set("leaf", leaf);
+    if (cursor !== null) query.set("cursor", cursor);
+    return this.call("GET", `conversations/${encodeURIComponent(conversationId)}/messages?${query}`);
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {{content: string, parent_id?: string | null, client_message_id: string}} message
+   * @returns {Promise<Accepted>}
+   */
+  createMessage(conversationId, message) {
+    return this.call("POST", `conversations/${encodeURIComponent(conversationId)}/messages`, { body: message });
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {string} userMessageId
+   * @param {string} idempotencyKey
+   * @returns {Promise<Accepted>}
+   */
+  regenerate(conversationId, userMessageId, idempotencyKey) {
+    const path = `conversations/${encodeURIComponent(conversationId)}/responses`;
+    return this.call("POST", path, { body: { parent_id: userMessageId }, idempotencyKey });
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<WireResponse>}
+   */
+  response(id) {
+    return this.call("GET", `responses/${encodeURIComponent(id)}`);
+  }
+
+  /** @param {string} id */
+  cancel(id) {
+    return this.call("POST", `responses/${encodeURIComponent(id)}/cancel`);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {{body?: unknown, idempotencyKey?: string, headers?: Record<string, string>}} [options]
+   * @returns {Promise<any>}
+   */
+  async call(method, path, { body, idempotencyKey, headers = {} } = {}) {
+    const sent = new Headers({ Accept: "application/json", ...headers });
+    if (body !== undefined) sent.set("Content-Type", "application/json");
+    if (idempotencyKey !== undefined) sent.set("Idempotency-Key", idempotencyKey);
+    let status, text, retryAfter;
+    try {
+      const reply = await this.fetch(`/api/v1/${path}`, {
+        method,
+        headers: sent,
+        credentials: "same-origin",
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      status = reply.status;
+      retryAfter = Number.parseInt(reply.headers.get("Retry-After") ?? "", 10);
+      text = await reply.text();
+    } catch {
+      throw new Unreachable();
+    }
+    const content = parsed(text);
+    if (status >= 200 && status < 300) return content;
+    const detail = String(content?.detail ?? content?.title ?? `The server answered ${status}.`);
+    throw new Refusal(status, String(content?.code ?? "unknown"), detail, Number.isNaN(retryAfter) ? null : retryAfter);
+  }
+}
+
+/** @param {string} text */
+function parsed(text) {
+  try {
+    return text === "" ? null : JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * The list of conversations: newest first, loaded page by page. Pure.
+ *
+ * @import { Conversation, Listing } from "./wire.d.ts"
+ */
+
+/**
+ * @typedef {object} ConversationList
+ * @property {readonly Conversation[]} items
+ * @property {string | null} cursor where the next page begins; null at the end
+ * @property {boolean} isLoaded
+ */
+
+/** @type {ConversationList} */
+export const EMPTY_LIST = { items: [], cursor: null, isLoaded: false };
+
+/**
+ * A page of the list. The first one replaces what it covers, so that what was deleted elsewhere goes.
+ *
+ * @param {ConversationList} list
+ * @param {Listing<Conversation>} page
+ * @param {{isFirst: boolean}} options
+ * @returns {ConversationList}
+ */
+export function withPage(list, page, { isFirst }) {
+  if (!isFirst) return { items: ordered([...list.items, ...page.items]), cursor: page.next_cursor, isLoaded: true };
+  const oldest = page.items.at(-1)?.updated_at;
+  const isBelow = (/** @type {Conversation} */ item) => oldest !== undefined && item.updated_at < oldest;
+  const kept = page.next_cursor === null ? [] : list.items.filter(isBelow);
+  return {
+    items: ordered([...page.items, ...kept]),
+    cursor: kept.length > 0 ? list.cursor : page.next_cursor,
+    isLoaded: true,
+  };
+}
+
+/**
+ * @param {ConversationList} list
+ * @param {Conversation} conversation
+ * @returns {ConversationList}
+ */
+export function withConversation(list, conversation) {
+  const known = list.items.find((item) => item.id === conversation.id);
+  const isOlder = known && (known.version > conversation.version || known.updated_at > conversation.updated_at);
+  return isOlder ? list : { ...list, items: ordered([conversation, ...list.items]) };
+}
+
+/**
+ * @param {ConversationList} list
+ * @param {string} id
+ * @returns {ConversationList}
+ */
+export function withoutConversation(list, id) {
+  return { ...list, items: list.items.filter((item) => item.id !== id) };
+}
+
+/**
+ * The list in sections of time, as people remember it.
+ *
+ * @param {readonly Conversation[]} items
+ * @param {Date} now
+ * @returns {{title: string, items: Conversation[]}[]}
+ */
+export function byAge(items, now) {
+  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
+  const dayMs = 86_400_000;
+  /** @type {[string, number][]} */
+  const sections = [
+    ["Today", midnight],
+    ["Yesterday", midnight - dayMs],
+    ["Last seven days", midnight - 6 * dayMs],
+    ["Last thirty days", midnight - 29 * dayMs],
+    ["Earlier", Number.NEGATIVE_INFINITY],
+  ];
+  const sectionOf = (/** @type {Conversation} */ item) =>
+    sections.find(([, since]) => Date.parse(item.updated_at) >= since)?.[0] ?? "Earlier";
+  return sections
+    .map(([title]) => ({ title, items: items.filter((item) => sectionOf(item) === title) }))
+    .filter((section) => section.items.length > 0);
+}
+
+/** @param {readonly Conversation[]} items */
+function ordered(items) {
+  const byId = new Map();
+  for (const item of items) if (!byId.has(item.id)) byId.set(item.id, item);
+  return [...byId.values()].sort((a, b) => (a.updated_at < b.updated_at ? 1 : a.updated_at > b.updated_at ? -1 : 0));
+}
