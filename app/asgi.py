@@ -18,6 +18,9 @@ from app.context import AppContext, open_context
 from app.errors import Unauthenticated
 from app.json_request import JsonRequest
 from app.operations import health
+from app.operations.metrics import Metrics
+from app.operations.requests import RequestLog
+from app.operations.routes import metrics_route
 from app.problems import EXCEPTION_HANDLERS
 from app.settings import Settings
 from engine.client import EngineClient
@@ -28,10 +31,11 @@ JSON_OVERHEAD_BYTES = 64 * 1024
 
 def create_app(settings: Settings, engine: EngineClient, **parts: Any) -> Litestar:
     """One server process's application. `parts` replace clocks and the like in tests; see `open_context`."""
+    metrics = Metrics(engine.stats)
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        async with open_context(settings, engine, **parts) as context:
+        async with open_context(settings, engine, metrics, **parts) as context:
             app.state.context = context
             yield
 
@@ -41,8 +45,8 @@ def create_app(settings: Settings, engine: EngineClient, **parts: Any) -> Litest
         dependencies={"caller": Provide(_caller, sync_to_thread=False)},
         route_handlers=[accounts.router()],
     )
-    return Litestar(
-        route_handlers=[api, health.router()],
+    application = Litestar(
+        route_handlers=[api, health.router(), metrics_route(metrics)],
         lifespan=[lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
         exception_handlers=EXCEPTION_HANDLERS,
@@ -50,6 +54,9 @@ def create_app(settings: Settings, engine: EngineClient, **parts: Any) -> Litest
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,
         logging_config=None,
     )
+    # Around everything, so that requests which find no route have an id and a line in the log as well.
+    application.asgi_handler = RequestLog(application.asgi_handler, metrics)
+    return application
 
 
 def _from_context(name: str) -> Provide:

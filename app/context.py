@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from app.accounts.authentication import Authenticator
@@ -19,6 +19,8 @@ from app.accounts.throttle import LoginThrottle
 from app.clock import Monotonic, Now, utc_now
 from app.database import Database
 from app.operations.health import Readiness
+from app.operations.loop_lag import watch_event_loop
+from app.operations.metrics import Metrics
 from app.settings import Settings
 from engine.client import EngineClient
 
@@ -33,6 +35,7 @@ class AppContext:
     engine: EngineClient
     database: Database
     readiness: Readiness
+    metrics: Metrics
     accounts: AccountService
     authenticator: Authenticator
 
@@ -41,6 +44,7 @@ class AppContext:
 async def open_context(
     settings: Settings,
     engine: EngineClient,
+    metrics: Metrics,
     *,
     passwords: Passwords | None = None,
     now: Now = utc_now,
@@ -55,6 +59,7 @@ async def open_context(
             stack.push_async_callback(asyncio.to_thread, passwords.close)
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         await passwords.prepare()
+        stack.push_async_callback(_cancelled, asyncio.create_task(watch_event_loop(metrics.event_loop_lagged)))
         yield AppContext(
             settings=settings,
             now=now,
@@ -62,6 +67,13 @@ async def open_context(
             engine=engine,
             database=database,
             readiness=Readiness(engine, database),
+            metrics=metrics,
             accounts=accounts,
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
         )
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
