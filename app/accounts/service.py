@@ -93,6 +93,11 @@ class AccountService:
             raise Unauthenticated("this account does not exist any more")
         return user
 
+    async def find_user(self, username: str) -> User | None:
+        """The account of that name, in whatever case it is written; None where there is none."""
+        async with self._database.read() as session:
+            return await queries.user_by_name(session, canonical_username(username))
+
     async def identify(self, token: str, source: CredentialSource) -> Identity:
         """Who holds this session token. Raises Unauthenticated."""
         async with self._database.read() as session:

@@ -34,7 +34,16 @@ PURE = (
 )
 FRAMEWORKS = ("torch", "asyncio", "litestar", "sqlalchemy", "transformers")
 SQLALCHEMY_FILES = ("models.py", "queries.py", "service.py")
-SQLALCHEMY_MODULES = ("app/database.py", "app/migrate.py", "app/settings.py")
+SQLALCHEMY_MODULES = (
+    "app/database.py",
+    "app/idempotency.py",
+    "app/migrate.py",
+    "app/settings.py",
+    # Turns what a database can fail with into sentences.
+    "app/cli/database.py",
+    # The tree of messages, which `responses` grows inside its own unit of work.
+    "app/conversations/tree.py",
+)
 
 
 @pytest.mark.parametrize(

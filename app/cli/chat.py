@@ -1,0 +1,89 @@
+"""`kvasir chat`: signs in to a running server and starts the terminal chat."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from app.cli.chat_api import ChatApi
+from app.cli.chat_connection import ChatConnection, ConnectionRefused, RequestRefused, is_loopback
+from app.cli.chat_screen import Screen
+from app.cli.chat_terminal import ChatTerminal
+from app.cli.startup import Refused, data_option, read_settings
+
+
+@click.command()
+@click.option("--url", help="Address of the server.  [default: http://127.0.0.1:8080, or the settings' host and port]")
+@click.option("--username", help="Sign in as this account; the password is asked for.")
+@click.option("--token", help="Sign in with a token, as POST /api/v1/auth/login gives it.")
+@data_option
+def chat(url: str | None, username: str | None, token: str | None, data: Path | None) -> None:
+    """Chat in the terminal with a running server.
+
+    Without --username and --token you are signed in as admin, which needs a server on this machine and its data folder.
+
+    Ctrl-C stops an answer and not the program. In a pipe, standard input is one message and only the answer is printed:
+
+        echo "What is the capital of France?" | kvasir chat
+    """
+    if username and token:
+        raise click.UsageError("--username and --token exclude each other.")
+    settings = read_settings(data=data)
+    url = url or settings.base_url
+    if not url.startswith(("http://", "https://")):
+        raise Refused(f"expected an address that begins with http:// or https://, got {url!r}")
+    screen = Screen(sys.stdout, sys.stderr)
+    piped = not sys.stdin.isatty()
+    api = ChatApi(url, token)
+    try:
+        if token is None and username is None:
+            if not is_loopback(url):
+                raise Refused(f"{url} is not on this machine, so --username or --token is needed")
+            api.token = asyncio.run(local_token(data))
+        elif username is not None:
+            api.log_in(username, _password(piped))
+        api.me()
+        connection = ChatConnection(url, api.token, notice=screen.notice)
+        connection.open()
+        try:
+            terminal = ChatTerminal(api, connection, screen)
+            if piped:
+                text = sys.stdin.read().strip()
+                if text and not terminal.say(text):
+                    raise click.exceptions.Exit(1)
+            else:
+                terminal.run()
+        finally:
+            connection.close()
+            if token is None:
+                api.log_out()
+    except (RequestRefused, ConnectionRefused) as refusal:
+        raise Refused(str(refusal)) from None
+    finally:
+        api.close()
+
+
+async def local_token(data: Path | None) -> str:
+    """A sign-in for admin, made in the database of a server on this machine. Raises Refused."""
+    from app.cli.database import open_accounts
+    from app.identifiers import UserId
+
+    async with open_accounts(read_settings(data=data)) as accounts:
+        admin = await accounts.ensure_admin()
+        ticket = await accounts.make_sign_in_ticket(UserId(admin.id))
+        return (await accounts.redeem_sign_in_ticket(ticket)).token
+
+
+def _password(piped: bool) -> str:
+    """From the terminal, also where standard input is a message."""
+    if not piped:
+        return str(click.prompt("Password", hide_input=True))
+    import getpass
+
+    try:
+        return getpass.getpass("Password: ")
+    except EOFError:
+        raise Refused("there is no terminal to ask for the password; use --token") from None

@@ -1,0 +1,86 @@
+"""The database as commands need it: upgraded, checked, or opened for accounts, with every failure as one sentence.
+
+The password inside a database URL is never part of such a sentence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from alembic.util import CommandError
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from app import migrate
+from app.accounts.passwords import Passwords
+from app.accounts.service import AccountService
+from app.accounts.throttle import LoginThrottle
+from app.cli.startup import Refused, make_data_folder
+from app.clock import utc_now
+from app.database import Database, async_url
+from app.settings import Settings
+
+
+def upgrade_database(settings: Settings) -> None:
+    """Bring the database to this version's schema; a new one is made. Raises Refused."""
+    make_data_folder(settings.data)
+    with _as_sentences(settings):
+        migrate.upgrade(settings.effective_database_url)
+
+
+def database_differences(settings: Settings) -> list[str]:
+    """What is different from what this version needs; empty when the database fits. Raises Refused."""
+    require_database(settings)
+    with _as_sentences(settings):
+        return migrate.check(settings.effective_database_url)
+
+
+def require_database(settings: Settings) -> None:
+    """Looking at a SQLite file that is not there would make it. Raises Refused."""
+    with _as_sentences(settings):
+        url = async_url(settings.effective_database_url)
+    if (
+        url.get_backend_name() == "sqlite"
+        and url.database
+        and not (path := settings.data.joinpath(url.database)).exists()
+    ):
+        raise Refused(f"there is no database at {path}; `kvasir serve` or `kvasir db upgrade` makes it")
+
+
+@asynccontextmanager
+async def open_accounts(settings: Settings) -> AsyncIterator[AccountService]:
+    """The accounts of an existing database. Raises Refused."""
+    require_database(settings)
+    with _as_sentences(settings):
+        database = Database(settings.effective_database_url, pool=1)
+        passwords = Passwords()
+        try:
+            throttle = LoginThrottle(time.monotonic)
+            yield AccountService(database, passwords, settings, now=utc_now, throttle=throttle)
+        finally:
+            passwords.close()
+            await database.close()
+
+
+@contextmanager
+def _as_sentences(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise Refused(
+            f"the database {_shown(settings)} was made by a newer version of Kvasir, so this one cannot use it ({error})"
+        ) from None
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise Refused(f"the database {_shown(settings)} cannot be used: {reason}") from None
+    except ValueError as error:
+        raise Refused(f"KVASIR_DATABASE_URL: {error}") from None
+
+
+def _shown(settings: Settings) -> str:
+    try:
+        return make_url(settings.effective_database_url).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "that KVASIR_DATABASE_URL names"
