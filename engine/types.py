@@ -198,3 +198,4 @@ class EngineStats:
     decoded_tokens_total: int = 0
     preemptions_total: int = 0
     last_step_ms: float = 0.0
+    threads: int = 0

@@ -1,0 +1,61 @@
+"""The text of one answer: token ids go in one by one, text that may be shown comes out.
+
+Used by `engine.core`. It joins the incremental detokeniser and the stop strings, and knows at the end which ids make up exactly
+the text that was shown. Pure: no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.detokenizer import Detokenizer
+from engine.stop_strings import StopStrings
+
+
+class AnswerText:
+    """Everything `push` and `flush` return, joined, is what was shown."""
+
+    def __init__(self, detokenizer: Detokenizer, decode: Callable[[Sequence[int]], str], stops: Sequence[str]) -> None:
+        self._detokenizer = detokenizer
+        self._decode = decode
+        self._stops = StopStrings(stops)
+        self._ids: list[int] = []
+        self._ends: list[int] = []
+        """Characters of the text after each id, shown or not."""
+        self._num_chars = 0
+        self._shown: list[str] = []
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was found."""
+        return self._stops.stopped
+
+    def push(self, token_id: int) -> str:
+        """Take the next id and return the text that may be shown now."""
+        text = self._detokenizer.push(token_id)
+        self._ids.append(token_id)
+        self._num_chars += len(text)
+        self._ends.append(self._num_chars)
+        return self._show(self._stops.push(text))
+
+    def flush(self) -> str:
+        """The answer has ended: the text still held back, unless a stop string ended it."""
+        if self.stopped:
+            return ""
+        text = self._stops.push(self._detokenizer.flush())
+        return self._show(text + self._stops.flush())
+
+    def token_ids(self) -> tuple[int, ...] | None:
+        """The ids whose decoding is the text shown; None where a stop string cut through a token."""
+        shown = "".join(self._shown)
+        count = len(self._ids)
+        if self.stopped:
+            count = next((count for count, end in enumerate(self._ends, start=1) if end >= len(shown)), 0)
+            count = count if shown else 0
+        ids = tuple(self._ids[:count])
+        return ids if self._decode(ids) == shown else None
+
+    def _show(self, text: str) -> str:
+        if text:
+            self._shown.append(text)
+        return text

@@ -1,0 +1,215 @@
+"""The engine thread, the only one: it loads the model, then alternates between taking commands and computing steps.
+
+Made by `engine.local`. Commands come through one queue; everything else goes out through three callbacks, which are called in
+this thread and must only hand over. Importing this module must not import torch: a server answers before its model loads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from engine.config import PAGE_TOKENS, EngineConfig
+from engine.errors import EngineError, ModelError
+from engine.types import (
+    EngineEvent,
+    EngineFailure,
+    EngineState,
+    EngineStats,
+    FailureCode,
+    GenerationRequest,
+    ModelInfo,
+    RequestId,
+)
+
+if TYPE_CHECKING:
+    from engine.core import Engine
+    from engine.kv_cache import KVSpec
+    from engine.model.loader import LoadedModel
+    from engine.tokenizer import ChatTokenizer
+
+logger = logging.getLogger(__name__)
+
+Loader = Callable[[EngineConfig, Callable[[str], None]], "LoadedModel"]
+"""Loads the model of a configuration, and reports each stage it begins. Raises ModelError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A request and its prompt, encoded and known to fit."""
+
+    request: GenerationRequest
+    prompt_ids: list[int]
+    arrived_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    request_id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the thread; requests that are still there fail."""
+
+
+Command = Submit | Cancel | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEngine:
+    """What the other side needs to accept requests."""
+
+    model: ModelInfo
+    tokenizer: ChatTokenizer
+    max_sequence_tokens: int
+
+
+class _Stopped(Exception):
+    """Loading was given up because the engine is to stop."""
+
+
+class EngineThread:
+    """Owns the thread and, inside it, the engine. `stats` may be read from anywhere: it is one reference, replaced whole."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        load: Loader,
+        clock: Callable[[], float],
+        on_ready: Callable[[ReadyEngine], None],
+        on_events: Callable[[Sequence[EngineEvent]], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._load_model = load
+        self._clock = clock
+        self._on_ready = on_ready
+        self._on_events = on_events
+        self._on_failed = on_failed
+        # Commands that belong together travel as one, so that no step comes between them.
+        self._commands: SimpleQueue[tuple[Command, ...]] = SimpleQueue()
+        self._stop_requested = threading.Event()
+        # A daemon, so that a process that dies of something else is not held by a model that is still loading.
+        self._thread = threading.Thread(target=self._main, name="kvasir-engine", daemon=True)
+        self.stats = EngineStats(EngineState.LOADING)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def send(self, *commands: Command) -> None:
+        """Hand over commands that are taken together, between two steps."""
+        self._commands.put(commands)
+
+    def stop(self) -> None:
+        """Ask the thread to end; `join` waits for it."""
+        self._stop_requested.set()
+        self.send(Stop())
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            engine, threads = self._start_engine()
+            self._serve(engine, threads)
+        except _Stopped:
+            self.stats = EngineStats(EngineState.STOPPED)
+        except ModelError as problem:
+            self._fail(str(problem))
+        except Exception as problem:
+            logger.exception("the engine thread failed")
+            self._fail(f"The engine failed: {type(problem).__name__}: {problem}")
+
+    def _start_engine(self) -> tuple[Engine, int]:
+        # Imported here, because torch alone takes seconds.
+        from engine.core import Engine
+        from engine.cpu_threads import use_threads
+        from engine.kv_cache import KVCache
+        from engine.pages import PagePool
+        from engine.runner import Runner
+        from engine.sampler import Sampler
+        from engine.scheduler import Scheduler
+
+        config = self._config
+        threads = use_threads(config.threads, self._clock)
+        loaded = self._load_model(config, self._report_stage)
+        num_pages = count_pages(config, loaded.kv_spec, loaded.info.context_tokens)
+        tokenizer = loaded.tokenizer
+        runner = Runner(
+            loaded.decoder,
+            KVCache.for_spec(loaded.kv_spec, num_pages),
+            Sampler(tokenizer.vocabulary_size, tokenizer.end_token_ids),
+        )
+        scheduler = Scheduler(
+            PagePool(num_pages),
+            max_context_tokens=loaded.info.context_tokens,
+            max_step_tokens=config.max_step_tokens,
+            max_running=config.max_running,
+        )
+        self._report_stage("warming up")
+        runner.warm_up(config.max_step_tokens, config.max_running)
+        self._report_stage("ready")
+        engine = Engine(scheduler, runner, tokenizer, self._clock)
+        logger.info("%s is ready; the KV cache holds %d tokens", loaded.info.name, num_pages * PAGE_TOKENS)
+        self.stats = engine.stats(EngineState.READY, threads)
+        self._on_ready(ReadyEngine(loaded.info, tokenizer, scheduler.max_sequence_tokens))
+        return engine, threads
+
+    def _serve(self, engine: Engine, threads: int) -> None:
+        while engine.failure is None:
+            if not self._take_commands(engine):
+                engine.fail_all(EngineFailure(FailureCode.ENGINE_STOPPED, "The engine was stopped."))
+                self._publish(engine.take_events())
+                self.stats = engine.stats(EngineState.STOPPED, threads)
+                return
+            events = engine.step()
+            self.stats = engine.stats(EngineState.READY, threads)
+            self._publish(events)
+        self._fail(engine.failure)
+
+    def _take_commands(self, engine: Engine) -> bool:
+        """Carry out what was sent, waiting for something while there is nothing to compute; false on a stop."""
+        try:
+            while True:
+                for command in self._commands.get(block=not engine.has_work):
+                    match command:
+                        case Submit(request, prompt_ids, arrived_at):
+                            engine.submit(request, prompt_ids, arrived_at)
+                        case Cancel(request_id):
+                            engine.cancel(request_id)
+                        case Stop():
+                            return False
+                if self._commands.empty():
+                    return True
+        except Empty:
+            return True
+
+    def _publish(self, events: Sequence[EngineEvent]) -> None:
+        if events:
+            self._on_events(events)
+
+    def _fail(self, message: str) -> None:
+        self.stats = EngineStats(EngineState.FAILED)
+        self._on_failed(message)
+
+    def _report_stage(self, stage: str) -> None:
+        if self._stop_requested.is_set():
+            raise _Stopped
+        logger.info("engine: %s", stage)
+
+
+def count_pages(config: EngineConfig, spec: KVSpec, context_tokens: int) -> int:
+    """Pages the configured memory holds, as far as they can ever be used. Raises EngineError where there is not one."""
+    from engine.kv_cache import KVCache
+
+    page_bytes = KVCache.bytes_per_page(spec)
+    num_pages = config.kv_memory_bytes // page_bytes
+    if num_pages < 1:
+        raise EngineError(f"the KV cache has {config.kv_memory_bytes} bytes, but one page needs {page_bytes}")
+    return min(num_pages, config.max_running * -(-context_tokens // PAGE_TOKENS))
