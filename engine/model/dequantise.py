@@ -1,0 +1,63 @@
+"""Blocks of a GGUF file to float32.
+
+The formulas are those of the `gguf` package, which does all types in numpy. The two types that the bundled model is made of
+are repeated here in torch, because numpy takes four times as long and a start waits for it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gguf.constants import GGMLQuantizationType as Kind
+from gguf.quants import dequantize
+
+DEQUANTISABLE: Final = frozenset(
+    (
+        *(Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0),
+        *(Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL, Kind.IQ4_XS),
+    )
+)
+
+_PLAIN: Final = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
+
+
+def dequantise(raw: npt.NDArray[np.uint8], kind: Kind, shape: tuple[int, ...]) -> torch.Tensor:
+    """The tensor of `shape` that these bytes are; a view of them where they are float32 already."""
+    if kind in _PLAIN:
+        return _as_torch(raw).view(_PLAIN[kind]).float().view(shape)
+    if kind in _IN_TORCH:
+        return _IN_TORCH[kind](_as_torch(raw)).view(shape)
+    return torch.from_numpy(dequantize(raw.reshape(math.prod(shape[:-1]), -1), kind)).view(shape)
+
+
+def _q4_1(raw: torch.Tensor) -> torch.Tensor:
+    """Blocks of 32: scale and minimum in float16, then 16 bytes, low nibbles first."""
+    blocks = raw.view(-1, 20)
+    scales = blocks[:, :4].contiguous().view(torch.float16).float()
+    wide = torch.empty(blocks.shape[0], 32)
+    wide[:, :16] = blocks[:, 4:] & 15
+    wide[:, 16:] = blocks[:, 4:] >> 4
+    return wide.mul_(scales[:, :1]).add_(scales[:, 1:])
+
+
+def _q8_0(raw: torch.Tensor) -> torch.Tensor:
+    """Blocks of 32: scale in float16, then 32 signed bytes."""
+    blocks = raw.view(-1, 34)
+    scales = blocks[:, :2].contiguous().view(torch.float16).float()
+    return blocks[:, 2:].view(torch.int8).float().mul_(scales)
+
+
+_IN_TORCH: Final[dict[Kind, Callable[[torch.Tensor], torch.Tensor]]] = {Kind.Q4_1: _q4_1, Kind.Q8_0: _q8_0}
+
+
+def _as_torch(raw: npt.NDArray[np.uint8]) -> torch.Tensor:
+    with warnings.catch_warnings():
+        # torch warns of an array that may not be written to; nothing here writes to its input.
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(raw)

@@ -1,0 +1,69 @@
+"""The tensors of a GGUF file under the names and in the order of Hugging Face."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from engine.model.architecture import ModelShape
+from engine.model.gguf_file import GgufFile
+
+_LAYER_NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_OTHER_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
+ROPE_FACTORS = "rope_freqs.weight"
+
+
+class GgufSource:
+    """Reads from an open file."""
+
+    def __init__(self, file: GgufFile, shape: ModelShape) -> None:
+        self._file = file
+        self._shape = shape
+
+    @property
+    def where(self) -> str:
+        return str(self._file.path)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        entry = self._file.tensors.get(_gguf_name(name))
+        return None if entry is None else entry.shape
+
+    def read(self, name: str) -> torch.Tensor:
+        tensor = self._file.read(_gguf_name(name))
+        if name.endswith("q_proj.weight"):
+            return _halves_apart(tensor, self._shape.heads)
+        if name.endswith("k_proj.weight"):
+            return _halves_apart(tensor, self._shape.kv_heads)
+        return tensor
+
+    def rope_factors(self) -> torch.Tensor | None:
+        return self._file.read(ROPE_FACTORS) if ROPE_FACTORS in self._file.tensors else None
+
+
+def _halves_apart(matrix: torch.Tensor, heads: int) -> torch.Tensor:
+    """Rows of a head from the order GGUF keeps them in, pairs that turn together side by side, to that of Hugging Face, where
+    the second of each pair stands half a head further (huggingface/transformers#31766)."""
+    rows, columns = matrix.shape
+    return matrix.view(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
+
+
+def _gguf_name(name: str) -> str:
+    if match := _LAYER.fullmatch(name):
+        return f"blk.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
+    return _OTHER_NAMES[name]
