@@ -10,6 +10,8 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,6 +68,7 @@ class ChatConnection:
         self._notice = notice
         self._sleep = sleep
         self._socket: ClientConnection | None = None
+        self._closing = ExitStack()
         self._stop_wanted = False
 
     def stop(self) -> None:
@@ -74,9 +77,8 @@ class ChatConnection:
 
     def close(self) -> None:
         """Give the socket back. Idempotent."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._socket = None
+        self._closing.close()
 
     def say(self, conversation_id: str, content: str) -> Iterator[Frame]:
         """Send a message; yields its acknowledgement and then every frame of the answer.
@@ -158,13 +160,14 @@ class ChatConnection:
         """The open socket; a new one says hello and resumes the answer that is being received."""
         if self._socket is None:
             resume = [] if response_id is None else [{"response_id": response_id, "last_seq": last_seq}]
-            self._socket = connect(
+            connecting = connect(
                 self._url,
                 additional_headers={"Authorization": f"Bearer {self._token}"},
                 max_size=FRAME_MAX_BYTES,
                 compression=None,
                 proxy=None if is_loopback(self._url) else True,
             )
+            self._socket = self._closing.enter_context(connecting)
             hello = {"type": "session.hello", "data": {"protocol": PROTOCOL_VERSIONS[-1], "resume": resume}}
             self._socket.send(json.dumps(hello))
         return self._socket
@@ -191,7 +194,10 @@ def socket_url(url: str) -> str:
 def is_loopback(url: str) -> bool:
     """Whether the address is on this machine."""
     host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _received(socket: ClientConnection) -> Frame | None:

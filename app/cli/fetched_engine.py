@@ -1,7 +1,7 @@
 """An engine whose model may still have to be fetched: the server is up, and says that it is loading, meanwhile.
 
 Made by `kvasir serve`. What fetches the model and what makes the engine are given, so nothing here knows which engine it is.
-Both run in one thread that does not keep the process alive: a download must not hold up Ctrl-C.
+Fetching runs in a thread that does not keep the process alive: a download must not hold up Ctrl-C.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FetchedEngine:
 
     async def _bring_up(self, listener: EventListener) -> None:
         try:
-            engine = await _in_thread(lambda: self._make(self._fetch()))
+            engine = self._make(await _in_thread(self._fetch))
             await engine.start(listener)
             self._engine = engine
         except ModelError as error:
@@ -101,19 +101,19 @@ class FetchedEngine:
         return self._engine
 
 
-async def _in_thread(work: Callable[[], EngineClient]) -> EngineClient:
+async def _in_thread(fetch: Fetch) -> Path:
     loop = asyncio.get_running_loop()
-    result: asyncio.Future[EngineClient] = loop.create_future()
+    result: asyncio.Future[Path] = loop.create_future()
 
     def run() -> None:
         try:
-            engine = work()
+            path = fetch()
         except Exception as error:
             # Bound to a name of its own, because `error` is gone when the lambda runs.
             failure = error
             _tell(loop, lambda: None if result.done() else result.set_exception(failure))
         else:
-            _tell(loop, lambda: None if result.done() else result.set_result(engine))
+            _tell(loop, lambda: None if result.done() else result.set_result(path))
 
     threading.Thread(target=run, name="kvasir-fetch", daemon=True).start()
     return await result
