@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.params import HeaderParameter
 
+from app import web
 from app.accounts import routes as accounts
 from app.accounts.authentication import AuthenticationMiddleware
 from app.accounts.identity import Identity
+from app.accounts.passwords import Passwords
+from app.clock import Monotonic, Now, utc_now
 from app.context import AppContext, open_context
+from app.conversations import routes as conversations
 from app.errors import Unauthenticated
+from app.idempotency import KEY_MAX_CHARS, KEY_PATTERN, IdempotentRequest, fingerprint
 from app.json_request import JsonRequest
+from app.openapi import openapi_config
 from app.operations import health
 from app.operations.metrics import Metrics
-from app.operations.requests import RequestLog
+from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
 from app.problems import EXCEPTION_HANDLERS
 from app.settings import Settings
@@ -29,33 +38,43 @@ JSON_OVERHEAD_BYTES = 64 * 1024
 """What a body may have beside the longest message: names, quotes, escapes."""
 
 
-def create_app(settings: Settings, engine: EngineClient, **parts: Any) -> Litestar:
-    """One server process's application. `parts` replace clocks and the like in tests; see `open_context`."""
-    metrics = Metrics(engine.stats)
+def create_app(
+    settings: Settings,
+    engine: EngineClient,
+    *,
+    passwords: Passwords | None = None,
+    now: Now = utc_now,
+    monotonic: Monotonic = time.monotonic,
+    web_folder: Path = web.WEB_FOLDER,
+) -> Litestar:
+    """One server process's application. Nothing happens until its lifespan begins."""
+
+    metrics = Metrics(engine.stats, monotonic)
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        async with open_context(settings, engine, metrics, **parts) as context:
+        parts = open_context(settings, engine, metrics, passwords=passwords, now=now, monotonic=monotonic)
+        async with parts as context:
             app.state.context = context
             yield
 
     api = Router(
         "/api/v1",
         middleware=[AuthenticationMiddleware()],
-        dependencies={"caller": Provide(_caller, sync_to_thread=False)},
-        route_handlers=[accounts.router()],
+        dependencies={"caller": Provide(_caller, sync_to_thread=False), "idempotent": Provide(_idempotent)},
+        route_handlers=[accounts.router(), conversations.router()],
     )
     application = Litestar(
-        route_handlers=[api, health.router(), metrics_route(metrics)],
+        route_handlers=[api, health.router(), metrics_route(metrics), web.router(web_folder)],
         lifespan=[lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
         exception_handlers=EXCEPTION_HANDLERS,
+        openapi_config=openapi_config(),
         request_class=JsonRequest,
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,
-        logging_config=None,
+        logging_config=FailureLog(),
     )
-    # Around everything, so that requests which find no route have an id and a line in the log as well.
-    application.asgi_handler = RequestLog(application.asgi_handler, metrics)
+    application.asgi_handler = RequestLog(application.asgi_handler, metrics, monotonic)
     return application
 
 
@@ -70,3 +89,23 @@ def _caller(request: JsonRequest) -> Identity:
     if request.user is None:
         raise Unauthenticated("expected a bearer token or the session cookie")
     return request.user
+
+
+async def _idempotent(
+    request: JsonRequest,
+    idempotency_key: Annotated[
+        str | None,
+        HeaderParameter(
+            name="Idempotency-Key",
+            min_length=1,
+            max_length=KEY_MAX_CHARS,
+            pattern=KEY_PATTERN,
+            description="Makes it safe to send the same request again: it is done once and answered alike",
+        ),
+    ] = None,
+) -> IdempotentRequest | None:
+    if idempotency_key is None:
+        return None
+    path: str = request.scope["path"]
+    mark = fingerprint(request.method, path, await request.body())
+    return IdempotentRequest(_caller(request).user_id, idempotency_key, mark)

@@ -8,17 +8,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from app import migrate
 from app.accounts.authentication import Authenticator
 from app.accounts.origins import Origins
 from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
 from app.clock import Monotonic, Now, utc_now
+from app.conversations.live import LiveAnswers, NoLiveAnswers
+from app.conversations.service import ConversationService
 from app.database import Database
+from app.file_lock import file_lock
+from app.idempotency import Idempotency
 from app.operations.health import Readiness
+from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
 from app.operations.metrics import Metrics
 from app.settings import Settings
@@ -33,11 +40,14 @@ class AppContext:
     now: Now
     monotonic: Monotonic
     engine: EngineClient
+    metrics: Metrics
     database: Database
     readiness: Readiness
-    metrics: Metrics
+    idempotency: Idempotency
     accounts: AccountService
     authenticator: Authenticator
+    live: LiveAnswers
+    conversations: ConversationService
 
 
 @asynccontextmanager
@@ -50,30 +60,44 @@ async def open_context(
     now: Now = utc_now,
     monotonic: Monotonic = time.monotonic,
 ) -> AsyncIterator[AppContext]:
-    """Open the database, build every service and start the engine; close all of it at the end."""
+    """Migrate and open the database, build every service, start the engine; close all of it at the end.
+
+    Raises FileLocked when another server has the same SQLite database.
+    """
     async with AsyncExitStack() as stack:
         database = Database(settings.effective_database_url, pool=settings.database_pool)
         stack.push_async_callback(database.close)
+        if database.is_sqlite and database.url.database:
+            # Two servers on one file would each take the other's answers for those of a process that has died.
+            file = Path(database.url.database)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(file_lock(file.with_name(file.name + ".server.lock"), wait=False))
+        await asyncio.to_thread(migrate.upgrade, settings.effective_database_url)
         if passwords is None:
             passwords = Passwords()
             stack.push_async_callback(asyncio.to_thread, passwords.close)
-        accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         await passwords.prepare()
-        stack.push_async_callback(_cancelled, asyncio.create_task(watch_event_loop(metrics.event_loop_lagged)))
+        accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
+        idempotency = Idempotency(database, settings.idempotency_hours, now=now)
+        live = NoLiveAnswers()
+        for work in (keep_house([accounts.purge, idempotency.purge]), watch_event_loop(metrics.event_loop_lagged)):
+            stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
             settings=settings,
             now=now,
             monotonic=monotonic,
             engine=engine,
+            metrics=metrics,
             database=database,
             readiness=Readiness(engine, database),
-            metrics=metrics,
+            idempotency=idempotency,
             accounts=accounts,
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
+            live=live,
+            conversations=ConversationService(database, idempotency, live, now=now),
         )
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])

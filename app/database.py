@@ -8,12 +8,12 @@ names are one engine. A unit of work is short: never hold one while an answer st
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, MetaData, event, make_url
+from sqlalchemy import DateTime, Dialect, MetaData, event, make_url, text
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL
@@ -29,6 +29,13 @@ NAMING = {
     "pk": "pk_%(table_name)s",
 }
 """Every constraint has a name from revision 1 on, because SQLite's batch mode cannot drop an unnamed one."""
+
+
+ENGINE_OPTIONS: dict[str, Any] = {
+    "max_overflow": 0,
+    # The parameters of a failing statement are what people wrote, and an error's text goes into the log.
+    "hide_parameters": True,
+}
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -63,13 +70,13 @@ class Database:
         self.url = async_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            self.reader = create_async_engine(self.url, pool_size=pool, max_overflow=0)
-            self.writer = create_async_engine(self.url, pool_size=1, max_overflow=0)
+            self.reader = create_async_engine(self.url, pool_size=pool, **ENGINE_OPTIONS)
+            self.writer = create_async_engine(self.url, pool_size=1, **ENGINE_OPTIONS)
             _prepare_sqlite(self.reader, read_only=True)
             _prepare_sqlite(self.writer, read_only=False)
         else:
             self.reader = self.writer = create_async_engine(
-                self.url, pool_size=pool, max_overflow=0, pool_pre_ping=True
+                self.url, pool_size=pool, pool_pre_ping=True, **ENGINE_OPTIONS
             )
 
     @asynccontextmanager
@@ -84,6 +91,11 @@ class Database:
         async with AsyncSession(self.writer, expire_on_commit=False) as session, session.begin():
             yield session
 
+    async def ping(self) -> None:
+        """Ask the database for nothing. Raises whatever keeps it from answering."""
+        async with self.read() as session:
+            await session.execute(text("SELECT 1"))
+
     async def close(self) -> None:
         """Give every connection back."""
         await self.reader.dispose()
@@ -91,14 +103,14 @@ class Database:
             await self.writer.dispose()
 
 
-async def insert_if_absent(session: AsyncSession, model: type[Base], values: dict[str, object]) -> bool:
+async def insert_if_absent(session: AsyncSession, model: type[Base], values: Mapping[str, object]) -> bool:
     """Insert one row unless a unique constraint is in the way; say whether it was inserted.
 
     On PostgreSQL this waits for another transaction that inserts the same row, and then knows how that one ended.
     """
     insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
-    statement = insert(model).values(values).on_conflict_do_nothing()
-    result = await session.execute(statement.returning(*model.__table__.primary_key.columns))
+    statement = insert(model).values(dict(values)).on_conflict_do_nothing()
+    result = await session.execute(statement.returning(*model.__mapper__.primary_key))
     return result.first() is not None
 
 

@@ -11,7 +11,6 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
@@ -120,14 +119,7 @@ def on_validation_exception(request: AnyRequest, error: ValidationException) -> 
 
 
 def on_unforeseen(request: AnyRequest, error: Exception) -> Response[bytes]:
-    """A fault of ours. The log has the whole story; the answer has its number."""
-    structlog.get_logger("kvasir.problems").error(
-        "unforeseen error",
-        trace_id=trace_id(request.scope),
-        method=request.method,
-        path=request.scope["path"],
-        exc_info=error,
-    )
+    """A fault of ours. The framework has logged the whole story (see FailureLog); the answer has its number."""
     return problem_response(request, 500, "the server failed; its log has more under this trace_id")
 
 

@@ -67,7 +67,10 @@ class Credential(Base):
 
 
 class IdempotencyRecord(Base):
-    """The answer already given to an `Idempotency-Key`, so that asking again gives it again."""
+    """The answer already given to an `Idempotency-Key`, so that asking again gives it again.
+
+    `conversation_id` is what the body is about: it may quote people's words, so it goes when the conversation goes.
+    """
 
     __tablename__ = "idempotency_records"
     __table_args__ = (Index("ix_idempotency_records_created_at", "created_at"),)
@@ -77,4 +80,5 @@ class IdempotencyRecord(Base):
     request_hash: Mapped[str] = mapped_column(String(64))
     status_code: Mapped[int | None]
     body: Mapped[bytes | None]
+    conversation_id: Mapped[str | None] = mapped_column(String(36), index=True)
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)

@@ -81,12 +81,13 @@ class Message(Base):
     __table_args__ = (
         UniqueConstraint("conversation_id", "ordinal"),
         UniqueConstraint("conversation_id", "client_message_id"),
-        Index("ix_messages_conversation_id_parent_id", "conversation_id", "parent_id"),
+        Index("ix_messages_parent_id_conversation_id", "parent_id", "conversation_id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
     conversation_id: Mapped[str] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"))
-    parent_id: Mapped[str | None] = mapped_column(ForeignKey("messages.id", ondelete="CASCADE"))
+    # Without ON DELETE CASCADE: along a long conversation it would recurse once per message, and both databases give up.
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("messages.id"))
     ordinal: Mapped[int] = mapped_column(BigInteger)
     role: Mapped[str] = mapped_column(String(16))
     content: Mapped[str] = mapped_column(Text)

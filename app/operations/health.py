@@ -8,7 +8,6 @@ import msgspec
 import structlog
 from litestar import Response, Router, get
 from litestar.di import NamedDependency
-from sqlalchemy import text
 
 from app.database import Database
 from app.json_request import JsonRequest
@@ -48,8 +47,8 @@ class Readiness:
 
     async def _database_answers(self) -> bool:
         try:
-            async with asyncio.timeout(DATABASE_TIMEOUT_S), self._database.read() as session:
-                await session.execute(text("SELECT 1"))
+            async with asyncio.timeout(DATABASE_TIMEOUT_S):
+                await self._database.ping()
         except Exception as problem:
             # Whatever it is, the answer to the question is no; the log has the reason.
             structlog.get_logger("kvasir.health").warning("database does not answer", error=repr(problem))

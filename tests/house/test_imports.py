@@ -15,7 +15,7 @@ ENGINE_DOOR = {"engine.client", "engine.types", "engine.config", "engine.errors"
 COMPOSITION_ROOT = {
     Path("app/cli/serve.py"): {"engine.local"},
     Path("app/cli/model.py"): {"engine.model.registry"},
-    Path("app/cli/doctor.py"): {"engine.model.registry"},
+    Path("app/cli/setup_checks.py"): {"engine.model.registry"},
 }
 """The commands that put the server together; they alone know which engine it is."""
 
@@ -56,7 +56,7 @@ SQLALCHEMY_MODULES = (
     ],
 )
 def test_a_room_never_imports(room: str, forbidden: tuple[str, ...]) -> None:
-    allowed_for_diagnosis = {Path("app/cli/doctor.py"): {"torch"}}
+    allowed_for_diagnosis = {Path("app/cli/machine_checks.py"): {"torch"}}
     wrong = {
         str(path): found
         for path in modules(room)

@@ -1,0 +1,134 @@
+"""A whole conversation as a file, in pieces: memory and transactions stay as small as one piece, however long it is.
+
+The tree is written in the order in which messages were added. Made by the service.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from app.conversations import queries
+from app.conversations.live import LiveAnswers
+from app.conversations.models import Conversation, Message, MessageStatus
+from app.conversations.schemas import ConversationBody, ExportFormat, MessageBody
+from app.database import Database
+from engine.types import Role
+
+MESSAGES_PER_PIECE = 100
+FORMAT_NAME = "kvasir.conversation"
+FORMAT_VERSION = 1
+
+MEDIA_TYPES = {
+    ExportFormat.JSON: "application/json",
+    ExportFormat.NDJSON: "application/x-ndjson",
+    ExportFormat.MARKDOWN: "text/markdown; charset=utf-8",
+}
+SUFFIXES = {ExportFormat.JSON: "json", ExportFormat.NDJSON: "ndjson", ExportFormat.MARKDOWN: "md"}
+
+
+class ExportCut(Exception):
+    """The conversation was deleted while it was written; the reader sees a broken transfer and not a file that looks whole."""
+
+
+class ExportedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in a file. Its children are left out: they are those whose `parent_id` it is."""
+
+    id: str
+    parent_id: str | None
+    role: Role
+    content: str
+    status: MessageStatus
+    usage: dict[str, Any] | None
+    created_at: datetime
+    response_id: str | None
+
+
+class ConversationExport:
+    """One export of a conversation its owner has been found to own; as it was at this moment, later messages stay out."""
+
+    def __init__(
+        self, database: Database, live: LiveAnswers, conversation: Conversation, export_format: ExportFormat
+    ) -> None:
+        self._database = database
+        self._live = live
+        self._format = export_format
+        self._conversation = ConversationBody.of(conversation)
+        self._last_ordinal = conversation.last_ordinal
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What makes a browser save it under a sensible name."""
+        suffix = SUFFIXES[self._format]
+        plain = re.sub(r"[^A-Za-z0-9]+", "-", self._conversation.title).strip("-") or "conversation"
+        full = quote(f"{self._conversation.title or 'conversation'}.{suffix}", safe="")
+        return {
+            "Content-Disposition": f"attachment; filename=\"{plain}.{suffix}\"; filename*=UTF-8''{full}",
+            "Cache-Control": "no-store",
+        }
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The file. Raises ExportCut."""
+        write = {
+            ExportFormat.JSON: self._json,
+            ExportFormat.NDJSON: self._ndjson,
+            ExportFormat.MARKDOWN: self._markdown,
+        }[self._format]
+        async for piece in write():
+            yield piece
+
+    async def _json(self) -> AsyncIterator[bytes]:
+        head = msgspec.json.encode(
+            {"format": FORMAT_NAME, "version": FORMAT_VERSION, "conversation": self._conversation}
+        )
+        yield head[:-1] + b',"messages":['
+        first = True
+        async for batch in self._batches():
+            joined = b",".join(msgspec.json.encode(self._body(message)) for message, _ in batch)
+            yield joined if first else b"," + joined
+            first = False
+        yield b"]}"
+
+    async def _ndjson(self) -> AsyncIterator[bytes]:
+        head = {"type": "conversation", "format": FORMAT_NAME, "version": FORMAT_VERSION}
+        yield msgspec.json.encode({**head, "conversation": self._conversation}) + b"\n"
+        async for batch in self._batches():
+            yield b"".join(
+                msgspec.json.encode({"type": "message", "message": self._body(message)}) + b"\n" for message, _ in batch
+            )
+
+    async def _markdown(self) -> AsyncIterator[bytes]:
+        yield f"# {self._conversation.title or 'Conversation'}\n".encode()
+        async for batch in self._batches():
+            yield "".join(self._section(message, parent) for message, parent in batch).encode()
+
+    def _section(self, message: Message, parent_ordinal: int | None) -> str:
+        body = self._body(message)
+        status = "" if body.status == "completed" else f" · {body.status}"
+        head = f"\n## {message.ordinal} · {body.role} · {body.created_at:%Y-%m-%d %H:%M:%S} UTC{status}\n"
+        # Only where the conversation branches is it worth saying what a message follows.
+        follows = (
+            "" if (parent_ordinal or 0) == message.ordinal - 1 else f"\n*Follows {parent_ordinal or 'nothing'}.*\n"
+        )
+        return f"{head}{follows}\n{body.content}\n"
+
+    def _body(self, message: Message) -> ExportedMessage:
+        body = MessageBody.of(message, [], self._live)
+        return ExportedMessage(**{field: getattr(body, field) for field in ExportedMessage.__struct_fields__})
+
+    async def _batches(self) -> AsyncIterator[list[tuple[Message, int | None]]]:
+        after = 0
+        while after < self._last_ordinal:
+            async with self._database.read() as session:
+                batch = await queries.messages_in_order(
+                    session, self._conversation.id, after=after, up_to=self._last_ordinal, limit=MESSAGES_PER_PIECE
+                )
+            if not batch:
+                raise ExportCut(f"expected messages up to {self._last_ordinal}, found none after {after}")
+            yield batch
+            after = batch[-1][0].ordinal

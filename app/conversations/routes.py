@@ -1,0 +1,146 @@
+"""`/api/v1/conversations…`. Messages and answers that are added are the routes of `app.responses`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import Response, Router, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
+from litestar.response import Stream
+
+from app.accounts.identity import Identity
+from app.conversations.export import MEDIA_TYPES
+from app.conversations.schemas import (
+    ConversationBody,
+    ConversationCreate,
+    ConversationList,
+    ConversationPatch,
+    ExportFormat,
+    MessageList,
+)
+from app.conversations.service import ConversationService, etag
+from app.idempotency import REPLAYED_HEADER, IdempotentRequest
+from app.pagination import LIMIT_DEFAULT, CursorText, Limit
+from app.problems import problem_responses
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+ConversationPath = FromPath[str]
+
+
+@post("/", summary="Begin a conversation", responses=problem_responses(400, 401, 403, 413, 415, 422))
+async def create_conversation(
+    data: JSONBody[ConversationCreate],
+    caller: NamedDependency[Identity],
+    idempotent: NamedDependency[IdempotentRequest | None],
+    conversations: NamedDependency[ConversationService],
+) -> Response[ConversationBody]:
+    """An empty conversation. With an `Idempotency-Key`, sending it again answers with the one already made."""
+    body, replayed = await conversations.create(caller.user_id, data, idempotent)
+    headers = {"Location": f"/api/v1/conversations/{body.id}", "ETag": etag(body.version)}
+    return Response(body, headers={**NO_STORE, **headers, **(REPLAYED_HEADER if replayed else {})})
+
+
+@get("/", summary="List conversations", responses=problem_responses(400, 401))
+async def list_conversations(
+    caller: NamedDependency[Identity],
+    conversations: NamedDependency[ConversationService],
+    limit: Limit = LIMIT_DEFAULT,
+    cursor: CursorText = None,
+    archived: Annotated[bool | None, QueryParameter(description="Only archived ones, or only the others")] = None,
+    tag: Annotated[str | None, QueryParameter(description="Only those with this tag")] = None,
+) -> Response[ConversationList]:
+    """One's own conversations, the one updated last first."""
+    page = await conversations.page(caller.user_id, limit=limit, cursor=cursor, archived=archived, tag=tag)
+    return Response(page, headers=NO_STORE)
+
+
+@get("/{conversation_id:str}", summary="Read a conversation", responses=problem_responses(401, 404))
+async def get_conversation(
+    conversation_id: ConversationPath,
+    caller: NamedDependency[Identity],
+    conversations: NamedDependency[ConversationService],
+) -> Response[ConversationBody]:
+    """Its fields; its messages have a route of their own."""
+    body = await conversations.get(caller.user_id, conversation_id)
+    return Response(body, headers={**NO_STORE, "ETag": etag(body.version)})
+
+
+@patch(
+    "/{conversation_id:str}",
+    summary="Change a conversation",
+    responses=problem_responses(400, 401, 403, 404, 412, 413, 415),
+)
+async def patch_conversation(
+    conversation_id: ConversationPath,
+    data: JSONBody[ConversationPatch],
+    caller: NamedDependency[Identity],
+    conversations: NamedDependency[ConversationService],
+    if_match: Annotated[
+        str | None, HeaderParameter(name="If-Match", description="The ETag this change is based on")
+    ] = None,
+) -> Response[ConversationBody]:
+    """Changes the fields that are given. With `If-Match` only while nobody else has changed them: 412 has `current_version`."""
+    body = await conversations.update(caller.user_id, conversation_id, data, if_match)
+    return Response(body, headers={**NO_STORE, "ETag": etag(body.version)})
+
+
+@delete("/{conversation_id:str}", summary="Delete a conversation", responses=problem_responses(401, 403, 404))
+async def delete_conversation(
+    conversation_id: ConversationPath,
+    caller: NamedDependency[Identity],
+    conversations: NamedDependency[ConversationService],
+) -> None:
+    """Removes it with all its messages and event logs; running answers are stopped. There is no way back."""
+    await conversations.delete(caller.user_id, conversation_id)
+
+
+@get("/{conversation_id:str}/messages", summary="Read messages", responses=problem_responses(400, 401, 404))
+async def list_messages(
+    conversation_id: ConversationPath,
+    caller: NamedDependency[Identity],
+    conversations: NamedDependency[ConversationService],
+    leaf: Annotated[
+        str | None, QueryParameter(description="A message whose branch is wanted; the newest message where left out")
+    ] = None,
+    limit: Limit = LIMIT_DEFAULT,
+    cursor: CursorText = None,
+) -> Response[MessageList]:
+    """The path to a leaf, the newest message first; the next page is nearer to the root."""
+    page = await conversations.messages(caller.user_id, conversation_id, leaf_id=leaf, limit=limit, cursor=cursor)
+    return Response(page, headers=NO_STORE)
+
+
+@get(
+    "/{conversation_id:str}/export",
+    summary="Export a conversation",
+    media_type=MEDIA_TYPES[ExportFormat.JSON],
+    responses=problem_responses(400, 401, 404),
+)
+async def export_conversation(
+    conversation_id: ConversationPath,
+    caller: NamedDependency[Identity],
+    conversations: NamedDependency[ConversationService],
+    export_format: Annotated[ExportFormat, QueryParameter(name="format")] = ExportFormat.JSON,
+) -> Stream:
+    """The whole tree, in the order in which it grew."""
+    export = await conversations.export(caller.user_id, conversation_id, export_format)
+    return Stream(export.pieces(), media_type=MEDIA_TYPES[export_format], headers=export.headers)
+
+
+def router() -> Router:
+    """The routes, for one application."""
+    return Router(
+        "/conversations",
+        route_handlers=[
+            create_conversation,
+            list_conversations,
+            get_conversation,
+            patch_conversation,
+            delete_conversation,
+            list_messages,
+            export_conversation,
+        ],
+        tags=["Conversations"],
+    )

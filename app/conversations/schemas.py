@@ -1,0 +1,160 @@
+"""Bodies of the conversation routes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.conversations.live import LiveAnswers
+from app.conversations.models import Conversation, ConversationState, Message, MessageStatus
+from app.errors import InvalidInput
+from app.text import STORABLE_PATTERN, require_storable_json
+from engine.types import Role
+
+TITLE_MAX_CHARS = 200
+METADATA_MAX_BYTES = 16 * 1024
+METADATA_MAX_DEPTH = 16
+
+Title = Annotated[str, Meta(min_length=1, max_length=TITLE_MAX_CHARS, pattern=STORABLE_PATTERN)]
+Tag = Annotated[str, Meta(min_length=1, max_length=64, pattern=STORABLE_PATTERN)]
+Tags = Annotated[list[Tag], Meta(max_length=32)]
+Metadata = Annotated[dict[str, Any], Meta(description="Yours: up to 16 KiB of JSON, nested up to 16 times")]
+ExternalId = Annotated[str, Meta(min_length=1, max_length=255, pattern=STORABLE_PATTERN)]
+
+
+class ConversationCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Without a title the conversation gets one from its first message."""
+
+    title: Title | None = None
+    tags: Tags = []
+    metadata: Metadata = {}
+    external_id: ExternalId | None = None
+
+    def __post_init__(self) -> None:
+        require_metadata(self.metadata)
+
+
+class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is left out stays as it is. `tags` and `metadata` are replaced as a whole."""
+
+    title: Title | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+    tags: Tags | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.metadata is not UNSET:
+            require_metadata(self.metadata)
+
+
+class ConversationBody(msgspec.Struct, frozen=True):
+    """`leaf_id` is the newest message. `version` is also the ETag, and rises with every change of the fields."""
+
+    id: str
+    title: str
+    state: ConversationState
+    archived: bool
+    tags: list[str]
+    metadata: dict[str, Any]
+    external_id: str | None
+    leaf_id: str | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, conversation: Conversation) -> ConversationBody:
+        return cls(
+            id=conversation.id,
+            title=conversation.title,
+            state=ConversationState(conversation.state),
+            archived=conversation.archived,
+            tags=conversation.tags,
+            metadata=conversation.extra,
+            external_id=conversation.external_id,
+            leaf_id=conversation.leaf_id,
+            version=conversation.version,
+            created_at=conversation.created_at,
+            updated_at=conversation.updated_at,
+        )
+
+
+class ConversationList(msgspec.Struct, frozen=True):
+    items: list[ConversationBody]
+    next_cursor: str | None
+
+
+class MessageBody(msgspec.Struct, frozen=True):
+    """One message. While its answer is being made, `content` holds the text up to the event `last_seq` of the response."""
+
+    id: str
+    parent_id: str | None
+    role: Role
+    content: str
+    status: MessageStatus
+    usage: dict[str, Any] | None
+    created_at: datetime
+    children: list[str]
+    response_id: str | None
+    last_seq: int
+
+    @classmethod
+    def of(cls, message: Message, children: list[str], live: LiveAnswers) -> MessageBody:
+        status = MessageStatus(message.status)
+        content, last_seq = message.content, message.last_seq
+        if message.response_id is not None and not status.is_final:
+            content, last_seq = live.snapshot(message.response_id) or (content, last_seq)
+        return cls(
+            id=message.id,
+            parent_id=message.parent_id,
+            role=Role(message.role),
+            content=content,
+            status=status,
+            usage=message.usage,
+            created_at=message.created_at,
+            children=children,
+            response_id=message.response_id,
+            last_seq=last_seq,
+        )
+
+
+class MessageList(msgspec.Struct, frozen=True):
+    """A page of the path to a leaf, the newest message first.
+
+    `children` of an item are the messages that follow it, in the order in which they came: more than one where the
+    conversation branches. `roots` are, in the same way, the messages without a parent.
+    """
+
+    items: list[MessageBody]
+    next_cursor: str | None
+    roots: list[str]
+
+
+class ExportFormat(StrEnum):
+    JSON = "json"
+    NDJSON = "ndjson"
+    MARKDOWN = "markdown"
+
+
+class ConversationCursor(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The last item of a page of conversations: when it was updated, in microseconds since 1970, and its id."""
+
+    updated_us: Annotated[int, Meta(ge=0, le=253_402_300_799_999_999)]
+    id: Annotated[str, Meta(max_length=36)]
+
+
+class MessageCursor(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The message a page of a path begins with."""
+
+    message_id: Annotated[str, Meta(max_length=36)]
+
+
+def require_metadata(metadata: dict[str, Any]) -> None:
+    """Raises InvalidInput for metadata that cannot be stored or is too much."""
+    require_storable_json(metadata, "metadata", max_depth=METADATA_MAX_DEPTH)
+    if (size := len(msgspec.json.encode(metadata))) > METADATA_MAX_BYTES:
+        raise InvalidInput(f"metadata has {size} bytes of JSON; the limit is {METADATA_MAX_BYTES}")

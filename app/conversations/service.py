@@ -1,0 +1,212 @@
+"""What people do with their conversations. Called by routes; `app.responses` adds messages through `tree` instead.
+
+Every method reads what belongs to the caller only; what does not is NotFound, whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import UNSET
+
+from app.clock import Now
+from app.conversations import queries, tree
+from app.conversations.export import ConversationExport
+from app.conversations.live import LiveAnswers
+from app.conversations.models import Conversation, ConversationState
+from app.conversations.schemas import (
+    ConversationBody,
+    ConversationCreate,
+    ConversationCursor,
+    ConversationList,
+    ConversationPatch,
+    ExportFormat,
+    MessageBody,
+    MessageCursor,
+    MessageList,
+)
+from app.database import Database
+from app.errors import InvalidInput, PreconditionFailed
+from app.idempotency import Idempotency, IdempotentRequest
+from app.identifiers import ConversationId, UserId, is_id, new_id
+from app.pagination import decode_cursor, encode_cursor, invalid_cursor
+from app.text import require_storable
+
+UpdatedListener = Callable[[ConversationBody], None]
+DeletedListener = Callable[[ConversationId], None]
+"""Called on the loop right after the change is durable. They must not block and must not raise."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ConversationService:
+    """Owns conversations as things of their owner. Does not own how answers are made."""
+
+    def __init__(self, database: Database, idempotency: Idempotency, live: LiveAnswers, *, now: Now) -> None:
+        self._database = database
+        self._idempotency = idempotency
+        self._live = live
+        self._now = now
+        self._updated_listeners: list[UpdatedListener] = []
+        self._deleted_listeners: list[DeletedListener] = []
+
+    def on_updated(self, listener: UpdatedListener) -> None:
+        """Tell `listener` of every conversation whose fields were changed."""
+        self._updated_listeners.append(listener)
+
+    def on_deleted(self, listener: DeletedListener) -> None:
+        """Tell `listener` of every conversation that is gone, so that its answers are stopped and its watchers told."""
+        self._deleted_listeners.append(listener)
+
+    async def create(
+        self, user_id: UserId, wanted: ConversationCreate, request: IdempotentRequest | None
+    ) -> tuple[ConversationBody, bool]:
+        """A new conversation, and whether it had been made before under the same key."""
+        title = None if wanted.title is None else _title(wanted.title)
+        async with self._database.write() as session:
+            if (kept := await self._idempotency.claim(session, request)) is not None:
+                return msgspec.json.decode(kept.body, type=ConversationBody), True
+            now = self._now()
+            conversation = Conversation(
+                id=new_id(),
+                user_id=user_id,
+                title=title or "",
+                state=ConversationState.BOT,
+                archived=False,
+                tags=_distinct(wanted.tags),
+                extra=wanted.metadata,
+                external_id=wanted.external_id,
+                leaf_id=None,
+                last_ordinal=0,
+                version=1,
+                created_at=now,
+                updated_at=now,
+            )
+            session.add(conversation)
+            body = ConversationBody.of(conversation)
+            await self._idempotency.keep(session, request, 201, msgspec.json.encode(body), conversation.id)
+        return body, False
+
+    async def page(
+        self, user_id: UserId, *, limit: int, cursor: str | None, archived: bool | None, tag: str | None
+    ) -> ConversationList:
+        """A page of the caller's conversations, the newest first."""
+        before = None
+        if cursor is not None:
+            place = decode_cursor(cursor, ConversationCursor)
+            before = (EPOCH + timedelta(microseconds=place.updated_us), require_storable(place.id, "cursor"))
+        if tag is not None:
+            require_storable(tag, "tag")
+        async with self._database.read() as session:
+            found = await queries.conversations_page(
+                session, user_id, limit=limit + 1, before=before, archived=archived, tag=tag
+            )
+        next_cursor = None
+        if len(found) > limit:
+            last = found[limit - 1]
+            next_cursor = encode_cursor(
+                ConversationCursor((last.updated_at - EPOCH) // timedelta(microseconds=1), last.id)
+            )
+        return ConversationList([ConversationBody.of(conversation) for conversation in found[:limit]], next_cursor)
+
+    async def get(self, user_id: UserId, conversation_id: str) -> ConversationBody:
+        """One conversation. Raises NotFound."""
+        async with self._database.read() as session:
+            return ConversationBody.of(await tree.owned_conversation(session, user_id, conversation_id))
+
+    async def update(
+        self, user_id: UserId, conversation_id: str, patch: ConversationPatch, if_match: str | None
+    ) -> ConversationBody:
+        """Change fields. Raises NotFound, or PreconditionFailed when `if_match` is about another version."""
+        changes = {field: value for field, value in msgspec.structs.asdict(patch).items() if value is not UNSET}
+        if patch.title is not UNSET:
+            changes["title"] = _title(patch.title)
+        if patch.tags is not UNSET:
+            changes["tags"] = _distinct(patch.tags)
+        if patch.metadata is not UNSET:
+            changes["extra"] = changes.pop("metadata")
+        async with self._database.write() as session:
+            conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
+            _require_version(if_match, conversation.version)
+            changed = any(getattr(conversation, field) != value for field, value in changes.items())
+            if changed:
+                for field, value in changes.items():
+                    setattr(conversation, field, value)
+                conversation.version += 1
+                conversation.updated_at = self._now()
+            body = ConversationBody.of(conversation)
+        if changed:
+            for listener in self._updated_listeners:
+                listener(body)
+        return body
+
+    async def delete(self, user_id: UserId, conversation_id: str) -> None:
+        """Remove a conversation with everything in it. Raises NotFound."""
+        async with self._database.write() as session:
+            conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
+            await self._idempotency.forget_conversation(session, conversation.id)
+            await queries.delete_conversation(session, conversation)
+        for listener in self._deleted_listeners:
+            listener(ConversationId(conversation_id))
+
+    async def messages(
+        self, user_id: UserId, conversation_id: str, *, leaf_id: str | None, limit: int, cursor: str | None
+    ) -> MessageList:
+        """A page of the path to a leaf, the newest message first. `leaf_id` may be any message: then the path goes on from
+        it to the newest leaf below. Raises NotFound."""
+        place = None if cursor is None else decode_cursor(cursor, MessageCursor)
+        async with self._database.read() as session:
+            conversation = await tree.owned_conversation(session, user_id, conversation_id)
+            start_id = conversation.leaf_id
+            if leaf_id is not None:
+                message = await tree.find_message(session, conversation.id, leaf_id)
+                start_id = await tree.newest_leaf_below(session, conversation.id, message.id)
+            if place is not None:
+                start_id = place.message_id if is_id(place.message_id) else None
+            found = [] if start_id is None else await tree.path_page(session, conversation.id, start_id, limit)
+            if place is not None and not found:
+                raise invalid_cursor()
+            children = await tree.children_of(session, conversation.id, [message.id for message in found])
+            roots = await tree.roots_of(session, conversation.id)
+        parent_id = found[-1].parent_id if found else None
+        return MessageList(
+            [MessageBody.of(message, children[message.id], self._live) for message in found],
+            None if parent_id is None else encode_cursor(MessageCursor(parent_id)),
+            roots,
+        )
+
+    async def export(self, user_id: UserId, conversation_id: str, export_format: ExportFormat) -> ConversationExport:
+        """A file of the whole tree, ready to be written. Raises NotFound."""
+        async with self._database.read() as session:
+            conversation = await tree.owned_conversation(session, user_id, conversation_id)
+        return ConversationExport(self._database, self._live, conversation, export_format)
+
+
+def etag(version: int) -> str:
+    """The version as the header shows it."""
+    return f'"{version}"'
+
+
+def _require_version(if_match: str | None, version: int) -> None:
+    if if_match is None:
+        return
+    wanted = {text.strip() for text in if_match.split(",")}
+    if not wanted & {"*", etag(version)}:
+        raise PreconditionFailed(
+            f"If-Match is {if_match[:80]}, but the conversation is at version {version}",
+            headers={"ETag": etag(version)},
+            members={"current_version": version},
+        )
+
+
+def _title(text: str) -> str:
+    title = " ".join(text.split())
+    if not title:
+        raise InvalidInput("a title has at least one character that can be seen")
+    return title
+
+
+def _distinct(tags: list[str]) -> list[str]:
+    return list(dict.fromkeys(tags))

@@ -1,0 +1,13 @@
+"""Every table of the database. Whoever needs the whole schema (migrations, tests) takes `METADATA` from here, because a table is
+known only once its module has been imported."""
+
+from __future__ import annotations
+
+from app.accounts import models as accounts
+from app.conversations import models as conversations
+from app.database import Base
+from app.responses import models as responses
+
+ROOMS = (accounts, conversations, responses)
+
+METADATA = Base.metadata
