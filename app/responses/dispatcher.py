@@ -1,0 +1,310 @@
+"""Brings every accepted answer to its end: waits for its turn and for the engine, submits it, stores what came of it.
+
+One task per answer that is alive. The engine's events arrive once per step through `take_events`; text gathers for a moment
+before it becomes a frame. It must never lose an answer: whatever happens, each one gets exactly one terminal frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import structlog
+
+from app.clock import Monotonic, Now
+from app.conversations.models import MessageStatus
+from app.database import Database
+from app.operations.metrics import Metrics
+from app.realtime.event_log import EventLog
+from app.realtime.recorder import Recorder
+from app.responses.answer import Answer
+from app.responses.growth import GrowthWriter
+from app.responses.lines import Lines
+from app.responses.outcome import Outcome, failed, outcome_of, stopped
+from app.responses.prompt import read_turns
+from app.responses.queries import Ending
+from app.responses.storage import AnswerStorage
+from app.responses.token_ids import packed_token_ids
+from engine.client import EngineClient
+from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
+from engine.types import EngineEvent, EngineState, Finished, FinishReason, GenerationRequest, Turn
+
+logger = structlog.stdlib.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+LONGEST_RETRY_S = 5.0
+"""However long a full engine asks us to wait, it is asked again after this time."""
+
+LAST_WRITES_S = 1.5
+"""What interrupted answers get to be stored in when the server ends. Those that are not are recovered at the next start."""
+
+
+class Stopped(Exception):
+    """The answer was told to end before the engine had it."""
+
+
+class Dispatcher:
+    """Owns the answers that are alive: their places in line, their tasks, and the timer of text that waits for its frame."""
+
+    def __init__(
+        self,
+        engine: EngineClient,
+        database: Database,
+        storage: AnswerStorage,
+        recorder: Recorder,
+        metrics: Metrics,
+        *,
+        message_flush_s: float,
+        monotonic: Monotonic,
+        now: Now,
+    ) -> None:
+        self._engine = engine
+        self._database = database
+        self._storage = storage
+        self._recorder = recorder
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._now = now
+        self._answers: dict[str, Answer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lines = Lines()
+        self._holding: set[Answer] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._growth = GrowthWriter(storage, lambda: self._answers.values(), every_s=message_flush_s)
+        self._growth_task: asyncio.Task[None] | None = None
+        recorder.on_broken(self._journal_broke)
+
+    def start(self) -> None:
+        """Begin to write growing answers to the database."""
+        self._growth_task = asyncio.create_task(self._growth.run())
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries each registry has; all zero when no answer is alive."""
+        return {
+            "answers": len(self._answers),
+            "answer_tasks": len(self._tasks),
+            "lines": len(self._lines),
+            "holding": len(self._holding),
+        }
+
+    # --- from the service --------------------------------------------------------------------------------------------
+
+    def enqueue(self, answer: Answer) -> None:
+        """Take over an answer whose rows are durable. The order of calls is the order within a conversation."""
+        self._answers[answer.response_id] = answer
+        in_front = self._lines.join(answer)
+        answer.begin()
+        if in_front:
+            answer.wait_at(in_front)
+        else:
+            answer.turn.set()
+            if self._engine.state is EngineState.LOADING:
+                answer.wait_at(sum(other.status is MessageStatus.QUEUED for other in self._answers.values()))
+        task = asyncio.create_task(self._live(answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def answer(self, response_id: str) -> Answer | None:
+        """An answer that is alive here."""
+        return self._answers.get(response_id)
+
+    def answers_in(self, conversation_id: str) -> list[Answer]:
+        """Those of one conversation, the first one's turn it is."""
+        return self._lines.of(conversation_id)
+
+    @property
+    def alive(self) -> int:
+        """Answers that have not ended."""
+        return len(self._answers)
+
+    # --- from the engine ---------------------------------------------------------------------------------------------
+
+    def take_events(self, events: Sequence[EngineEvent]) -> None:
+        """One step of the engine."""
+        touched: dict[Answer, None] = {}
+        for event in events:
+            if (answer := self._answers.get(event.request_id)) is not None:
+                was_queued = answer.status is MessageStatus.QUEUED
+                answer.take(event)
+                touched[answer] = None
+                if was_queued and answer.status is MessageStatus.IN_PROGRESS:
+                    self._growth.started()
+        for answer in touched:
+            self._emit(answer)
+        self._set_timer()
+
+    def _emit(self, answer: Answer) -> None:
+        answer.emit()
+        if answer.due_at() is None:
+            self._holding.discard(answer)
+        else:
+            self._holding.add(answer)
+
+    def _set_timer(self) -> None:
+        due_at = min((due for answer in self._holding if (due := answer.due_at()) is not None), default=None)
+        if due_at is not None and self._timer is None:
+            delay_s = max(0.0, due_at - self._monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._window_ends)
+
+    def _window_ends(self) -> None:
+        self._timer = None
+        for answer in list(self._holding):
+            self._emit(answer)
+        self._set_timer()
+
+    # --- the life of one answer --------------------------------------------------------------------------------------
+
+    async def _live(self, answer: Answer) -> None:
+        try:
+            try:
+                outcome = await self._outcome(answer)
+            except Stopped:
+                outcome = stopped(answer.stop_status)
+            except Exception:
+                logger.exception("answer_failed", response_id=answer.response_id)
+                self._engine.cancel(answer.request_id)
+                outcome = failed("internal_error", "The server failed while it made this answer.")
+            await self._conclude(answer, outcome)
+        finally:
+            self._holding.discard(answer)
+            self._answers.pop(answer.response_id, None)
+            for position, other in enumerate(self._lines.leave(answer)):
+                if position == 0:
+                    other.turn.set()
+                else:
+                    other.wait_at(position)
+            answer.ended.set()
+
+    async def _outcome(self, answer: Answer) -> Outcome:
+        await self._unless_stopped(answer, answer.turn.wait())
+        try:
+            await self._unless_stopped(answer, self._engine.wait_ready())
+            turns = await self._turns(answer)
+            await self._submit(answer, GenerationRequest(answer.request_id, turns, answer.sampling))
+        except EngineNotReady as problem:
+            return failed("engine_not_ready", f"The model does not run: {problem}.")
+        except PromptTooLong as problem:
+            return failed(
+                "context_length_exceeded",
+                f"{problem}.",
+                prompt_tokens=problem.prompt_tokens,
+                available_tokens=problem.available_tokens,
+            )
+        except TemplateRefused as problem:
+            return failed("template_refused", f"{problem}.")
+        finished = await self._finished(answer)
+        if finished.reason is FinishReason.CANCELLED and answer.stop_wanted.is_set():
+            return stopped(answer.stop_status, finished.usage, finished.token_ids)
+        return outcome_of(finished)
+
+    async def _turns(self, answer: Answer) -> tuple[Turn, ...]:
+        identity = answer.identity
+        turns = await read_turns(self._database, identity.conversation_id, identity.parent_id, self._engine.model)
+        if answer.stop_wanted.is_set() or not turns:
+            raise Stopped
+        return turns
+
+    async def _submit(self, answer: Answer, request: GenerationRequest) -> None:
+        while True:
+            try:
+                await self._engine.submit(request)
+            except QueueFull as full:
+                await self._unless_stopped(answer, asyncio.sleep(min(full.retry_after_s, LONGEST_RETRY_S)))
+            else:
+                return
+
+    async def _finished(self, answer: Answer) -> Finished:
+        """Wait for the engine's last word; a wish to stop is passed on to it meanwhile."""
+        stop_wanted = asyncio.ensure_future(answer.stop_wanted.wait())
+        either: set[asyncio.Future[Any]] = {stop_wanted, answer.finished}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.finished.done():
+                self._engine.cancel(answer.request_id)
+            return await answer.finished
+        finally:
+            stop_wanted.cancel()
+
+    async def _unless_stopped(self, answer: Answer, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of something that can be left at any point. Raises Stopped."""
+        working = asyncio.ensure_future(work)
+        stop_wanted = asyncio.ensure_future(answer.stop_wanted.wait())
+        either: set[asyncio.Future[Any]] = {working, stop_wanted}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if stop_wanted.done():
+                raise Stopped
+            return await working
+        finally:
+            stop_wanted.cancel()
+            if not working.done():
+                working.cancel()
+                await asyncio.wait({working})
+
+    async def _conclude(self, answer: Answer, outcome: Outcome) -> None:
+        """Every frame durable, then the end in SQL, then the terminal frame: whoever has that finds the rest."""
+        answer.emit(everything=True)
+        await self._recorder.settled(answer.log)
+        if answer.storage_failure is not None:
+            outcome = failed("storage_failed", answer.storage_failure, outcome.usage)
+        message_id = answer.identity.message_id
+        terminal = self._recorder.terminal(answer.log, outcome.frame_type, outcome.frame_data(message_id))
+        ending = Ending(
+            response_id=answer.response_id,
+            message_id=message_id,
+            status=outcome.status,
+            finish_reason=outcome.finish_reason,
+            text=answer.log.snapshot().text,
+            token_ids=self._kept_token_ids(answer, outcome),
+            usage=outcome.usage_body,
+            error=outcome.error,
+            last_seq=terminal.seq,
+            log=answer.log.stored(terminal),
+            started_at=answer.started_at,
+            ended_at=self._now(),
+        )
+        if not await self._storage.end(ending):
+            logger.info("answer_of_deleted_conversation", response_id=answer.response_id)
+        self._recorder.end(answer.log, terminal)
+        answer.status = outcome.status
+        self._metrics.response_ended(outcome.status, self._monotonic() - answer.accepted_at_s)
+
+    def _kept_token_ids(self, answer: Answer, outcome: Outcome) -> bytes | None:
+        """Only those that stand for exactly the text that is stored."""
+        model = self._engine.model
+        if model is None or outcome.token_ids is None or answer.has_replaced_text:
+            return None
+        return packed_token_ids(outcome.token_ids, model.fingerprint)
+
+    def _journal_broke(self, log: EventLog, problem: OSError) -> None:
+        if (answer := self._answers.get(log.response_id)) is not None:
+            answer.storage_failure = f"The server could not keep this answer: {problem.strerror or problem}."
+            answer.stop(MessageStatus.FAILED)
+
+    # --- the end of the server ---------------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """Give answers this long to finish; those that wait for an engine that does not run get nothing. Then interrupt."""
+        if self._engine.state is EngineState.READY and self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        await self.interrupt()
+
+    async def interrupt(self) -> None:
+        """End every answer now, with what it has."""
+        for answer in list(self._answers.values()):
+            answer.stop(MessageStatus.INTERRUPTED)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_WRITES_S)
+
+    async def close(self) -> None:
+        """Interrupt what is alive, and end every task."""
+        await self.interrupt()
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [*self._tasks, *([self._growth_task] if self._growth_task else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,149 @@
+"""SQL of responses. Every read for a caller joins the conversation's owner, so somebody else's response is not found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.conversations.models import Conversation, Message, MessageStatus
+from app.database import insert_if_absent
+from app.errors import NotFound
+from app.identifiers import is_id
+from app.responses.models import Response, ResponseLog
+
+UNFINISHED = tuple(status for status in MessageStatus if not status.is_final)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Everything that is written when a response ends. `log` is its stored form, the terminal frame included."""
+
+    response_id: str
+    message_id: str
+    status: MessageStatus
+    finish_reason: str
+    text: str
+    token_ids: bytes | None
+    usage: dict[str, Any]
+    error: dict[str, Any] | None
+    last_seq: int
+    log: bytes
+    started_at: datetime | None
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """How far the text of a running response has come."""
+
+    response_id: str
+    message_id: str
+    text: str
+    last_seq: int
+    started_at: datetime | None
+
+
+async def owned_response(session: AsyncSession, user_id: str, response_id: str) -> Response:
+    """The caller's response. Raises NotFound for an unknown id, a malformed one and somebody else's."""
+    if is_id(response_id):
+        found = await session.scalar(_owned(user_id).where(Response.id == response_id))
+        if found is not None:
+            return found
+    raise NotFound("there is no such response")
+
+
+async def owned_responses(session: AsyncSession, user_id: str, response_ids: Sequence[str]) -> list[Response]:
+    """Those of these responses that are the caller's."""
+    wanted = [response_id for response_id in response_ids if is_id(response_id)]
+    return list((await session.scalars(_owned(user_id).where(Response.id.in_(wanted)))).all())
+
+
+async def last_seq(session: AsyncSession, response_id: str) -> int | None:
+    """The number of frames in the stored log; None where there is none yet."""
+    return await session.scalar(select(ResponseLog.last_seq).where(ResponseLog.response_id == response_id))
+
+
+async def stored_log(session: AsyncSession, response_id: str) -> bytes | None:
+    """The log of an ended response."""
+    return await session.scalar(select(ResponseLog.frames).where(ResponseLog.response_id == response_id))
+
+
+async def response_answering(session: AsyncSession, parent_id: str) -> Response | None:
+    """The first response that was made for this message of the user."""
+    return await session.scalar(
+        select(Response).where(Response.parent_id == parent_id).order_by(Response.ordinal).limit(1)
+    )
+
+
+async def unfinished(session: AsyncSession, *, owner: str | None = None) -> list[Response]:
+    """Responses without an end, oldest first; of one server process, or of all."""
+    statement = select(Response).where(Response.status.in_(UNFINISHED)).order_by(Response.created_at, Response.ordinal)
+    if owner is not None:
+        statement = statement.where(Response.owner == owner)
+    return list((await session.scalars(statement)).all())
+
+
+async def message_text(session: AsyncSession, message_id: str) -> tuple[str, int]:
+    """What the database has of an answer, and up to which frame that goes."""
+    row = (await session.execute(select(Message.content, Message.last_seq).where(Message.id == message_id))).one()
+    return row.content, row.last_seq
+
+
+async def write_growth(session: AsyncSession, growth: Growth) -> None:
+    """Keep the text so far, unless the response has ended meanwhile."""
+    await session.execute(
+        update(Message)
+        .where(Message.id == growth.message_id, Message.status.in_(UNFINISHED))
+        .values(content=growth.text, last_seq=growth.last_seq, status=MessageStatus.IN_PROGRESS)
+    )
+    await session.execute(
+        update(Response)
+        .where(Response.id == growth.response_id, Response.status.in_(UNFINISHED))
+        .values(status=MessageStatus.IN_PROGRESS, started_at=growth.started_at)
+    )
+
+
+async def write_ending(session: AsyncSession, ending: Ending) -> bool:
+    """Write the end of a response, once or again. False when its conversation was deleted meanwhile."""
+    changed = await session.execute(
+        update(Response)
+        .where(Response.id == ending.response_id)
+        .values(
+            status=ending.status,
+            finish_reason=ending.finish_reason,
+            usage=ending.usage,
+            error=ending.error,
+            started_at=ending.started_at,
+            ended_at=ending.ended_at,
+        )
+        .returning(Response.id)
+    )
+    if changed.first() is None:
+        return False
+    await session.execute(
+        update(Message)
+        .where(Message.id == ending.message_id)
+        .values(
+            content=ending.text,
+            status=ending.status,
+            usage=ending.usage,
+            token_ids=ending.token_ids,
+            last_seq=ending.last_seq,
+        )
+    )
+    log = {"response_id": ending.response_id, "last_seq": ending.last_seq, "frames": ending.log}
+    await insert_if_absent(session, ResponseLog, log)
+    return True
+
+
+def _owned(user_id: str) -> Select[Response]:
+    return (
+        select(Response)
+        .join(Conversation, Conversation.id == Response.conversation_id)
+        .where(Conversation.user_id == user_id)
+    )
