@@ -1,34 +1,209 @@
-"""Text to ids and back, for chats."""
+"""Chats to ids and ids to text, with the vocabulary and the template of a model folder.
+
+Made by the loader and shared by all threads. Three promises:
+* What a person wrote never yields a control token; only the template does.
+* Ids the engine made for an answer are used as they are, and stand exactly where they were generated: after the ids the
+  prompt had then. So a chat that grows only appends ids, and its KV stays valid.
+* Every stretch of text between two control tokens is encoded as a whole, so an ordinary chat has the ids that the
+  template's text has in `transformers`. A message's end is always the end of a stretch: what follows cannot change its ids.
+
+    template    <|im_start|> user⏎ (placeholder) <|im_end|> ⏎ <|im_start|> assistant⏎ (placeholder) <|im_end|> ⏎
+    stretches   control      [user⏎ + message]   control    [⏎] control    [assistant⏎] stored ids  control    [⏎]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from engine.detokenizer import Detokenizer
-from engine.types import Turn
+from engine.chat_template import ChatTemplate
+from engine.detokenizer import Detokenizer, TokenTexts, decoding_rules
+from engine.errors import ModelError, TemplateRefused
+from engine.model.json_file import read_json_object, read_json_object_if_there
+from engine.text_encoder import TextEncoder, TextStart
+from engine.types import Role, Turn
+
+TOKENIZER_FILE: Final = "tokenizer.json"
+TOKENIZER_CONFIG_FILE: Final = "tokenizer_config.json"
+TEMPLATE_FILE: Final = "chat_template.jinja"
+
+END_TOKENS: Final = frozenset(
+    ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "</s>")
+)
+"""Control tokens that end an answer or a text wherever they exist, whether or not a configuration names them."""
+
+_TEMPLATE_TOKENS: Final = (
+    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+)
 
 
 class ChatTokenizer:
-    """Encodes turns with the model's chat template. Safe to call from several threads."""
+    """Owns the vocabulary and the template; keeps nothing of the chats."""
 
-    @property
-    def end_token_ids(self) -> frozenset[int]:
-        """Ids that end an answer."""
-        raise NotImplementedError
+    def __init__(
+        self, document: Mapping[str, Any], template: ChatTemplate, end_token_ids: Iterable[int], where: str
+    ) -> None:
+        self._template = template
+        rules = decoding_rules(document.get("decoder"), where)
+        self._encoder = TextEncoder(document, rules, where)
+        controls = self._encoder.control_ids
+        self.end_token_ids = frozenset(end_token_ids) | {controls[name] for name in END_TOKENS & controls.keys()}
+        spellings = {token_id: token for token, token_id in document["model"]["vocab"].items()}
+        spellings.update({token["id"]: token["content"] for token in document["added_tokens"]})
+        self.vocabulary_size = max(spellings) + 1
+        special = {token["id"] for token in document["added_tokens"] if token["special"]}
+        tokens = [spellings.get(token_id) for token_id in range(self.vocabulary_size)]
+        self._texts = TokenTexts(tokens, self.end_token_ids | special, rules)
+        self._controls = _ControlTokens(document["added_tokens"])
+        self._nonce = secrets.token_hex(16)
+        self._placeholder = re.compile(rf"{self._nonce}-(\d+)-")
+        self._openings: dict[tuple[Role | None, str], str] = {}
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Ids are below this."""
-        raise NotImplementedError
+    @classmethod
+    def from_folder(cls, folder: Path, end_token_ids: Iterable[int] = ()) -> ChatTokenizer:
+        """Read `tokenizer.json`, `tokenizer_config.json` and the chat template of a model folder.
 
-    def encode_turns(self, turns: Sequence[Turn]) -> list[int]:
-        """Ids of the prompt, the opening of the answer included. Raises TemplateRefused."""
-        raise NotImplementedError
+        `end_token_ids` are those the model's own configuration names. Raises ModelError.
+        """
+        document = read_json_object(folder / TOKENIZER_FILE)
+        if not isinstance(document.get("added_tokens"), list) or not isinstance(document.get("model"), dict):
+            raise ModelError(
+                f"{folder / TOKENIZER_FILE} is not a tokenizer: it has no model or no list of added tokens"
+            )
+        config = read_json_object_if_there(folder / "special_tokens_map.json")
+        config |= read_json_object_if_there(folder / TOKENIZER_CONFIG_FILE)
+        special_tokens = {name: spelled for name in _TEMPLATE_TOKENS if (spelled := _spelling(config.get(name)))}
+        ids = set(end_token_ids)
+        for token in document["added_tokens"]:
+            if token["content"] == special_tokens.get("eos_token"):
+                ids.add(token["id"])
+        template = ChatTemplate(_template_source(folder, config), special_tokens)
+        return cls(document, template, ids, str(folder / TOKENIZER_FILE))
+
+    def encode_turns(self, turns: Sequence[Turn], *, generation_prompt: bool = True) -> list[int]:
+        """Ids of the turns, and of the opening of an answer after them unless that is switched off. Raises TemplateRefused."""
+        texts, order = self._layout([turn.role for turn in turns], generation_prompt)
+        assembly = _Assembly(self._encoder, self._controls)
+        for text, index in zip(texts, order, strict=False):
+            turn = turns[index]
+            if turn.token_ids is None:
+                assembly.add_template(text)
+                assembly.add_message(turn.text)
+            else:
+                assembly.add_template(self._opening(turns, index, text))
+                assembly.add_ids(turn.token_ids)
+        assembly.add_template(texts[-1])
+        return assembly.finish()
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of these ids, special tokens left out, ids that do not exist too."""
-        raise NotImplementedError
+        """The text of these ids; control tokens and ids that do not exist say nothing."""
+        return self._texts.text(ids)
 
     def detokenizer(self) -> Detokenizer:
         """A fresh one, for one answer."""
-        raise NotImplementedError
+        return self._texts.detokenizer()
+
+    def _layout(self, roles: Sequence[Role], generation_prompt: bool) -> tuple[list[str], list[int]]:
+        """The template's own texts, and which message stands between them: always one text more than messages."""
+        messages = [{"role": role.value, "content": f"{self._nonce}-{index}-"} for index, role in enumerate(roles)]
+        pieces = self._placeholder.split(self._template.render(messages, add_generation_prompt=generation_prompt))
+        texts, order = pieces[::2], [int(index) for index in pieces[1::2]]
+        left_out = set(range(len(roles))).difference(order)
+        if left_out:
+            first = min(left_out)
+            raise TemplateRefused(f"the model's chat template leaves out message {first + 1} ({roles[first]})")
+        return texts, order
+
+    def _opening(self, turns: Sequence[Turn], index: int, text: str) -> str:
+        """The template's text before an answer as it was when the answer was generated.
+
+        For many templates that is `text`, what stands before the answer now; some put a space there that the prompt did not
+        have. It is rendered once for each such text and the role before it, not for each answer of each chat.
+        """
+        key = (turns[index - 1].role if index else None, text)
+        if key not in self._openings:
+            texts, _ = self._layout([turn.role for turn in turns[:index]], generation_prompt=True)
+            self._openings[key] = texts[-1]
+        return self._openings[key]
+
+
+class _Assembly:
+    """Puts the ids of one chat together, stretch by stretch."""
+
+    def __init__(self, encoder: TextEncoder, controls: _ControlTokens) -> None:
+        self._encoder = encoder
+        self._controls = controls
+        self._ids: list[int] = []
+        self._stretch = ""
+        self._start = TextStart.BEGINNING
+
+    def add_template(self, text: str) -> None:
+        at = 0
+        for start, end, control_id in self._controls.find(text):
+            self._stretch += text[at:start]
+            self._end_stretch(TextStart.AFTER_CONTROL)
+            self._ids.append(control_id)
+            at = end
+        self._stretch += text[at:]
+
+    def add_message(self, text: str) -> None:
+        self._stretch += text
+        self._end_stretch(TextStart.CONTINUED)
+
+    def add_ids(self, ids: Sequence[int]) -> None:
+        self._end_stretch(TextStart.CONTINUED)
+        self._ids.extend(ids)
+
+    def finish(self) -> list[int]:
+        self._end_stretch(TextStart.CONTINUED)
+        return self._ids
+
+    def _end_stretch(self, next_start: TextStart) -> None:
+        self._ids.extend(self._encoder.encode(self._stretch, self._start))
+        self._stretch = ""
+        self._start = next_start
+
+
+class _ControlTokens:
+    """Finds control tokens in a template's text, the longest first, with the spaces around them that some of them swallow."""
+
+    def __init__(self, added_tokens: Sequence[Mapping[str, Any]]) -> None:
+        longest_first = sorted(added_tokens, key=lambda token: len(token["content"]), reverse=True)
+        self._ids = [token["id"] for token in longest_first]
+        alternatives = [
+            "("
+            + ("\\s*" if token["lstrip"] else "")
+            + re.escape(token["content"])
+            + ("\\s*)" if token["rstrip"] else ")")
+            for token in longest_first
+        ]
+        self._pattern = re.compile("|".join(alternatives)) if alternatives else None
+
+    def find(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Start, end and id of each."""
+        for match in self._pattern.finditer(text) if self._pattern else ():
+            yield match.start(), match.end(), self._ids[(match.lastindex or 0) - 1]
+
+
+def _spelling(value: object) -> str | None:
+    """A token of a configuration, which spells it out or wraps it in an object."""
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) and value else None
+
+
+def _template_source(folder: Path, config: Mapping[str, Any]) -> str:
+    if (folder / TEMPLATE_FILE).is_file():
+        return (folder / TEMPLATE_FILE).read_text(encoding="utf-8")
+    template = config.get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, Mapping)}
+        template = named.get("default")
+    if not isinstance(template, str) or not template:
+        raise ModelError(
+            f"{folder} has no chat template, neither in {TOKENIZER_CONFIG_FILE} nor as {TEMPLATE_FILE}, so it cannot chat"
+        )
+    return template

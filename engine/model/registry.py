@@ -10,7 +10,7 @@ PullProgress = Callable[[str, int, int | None], None]
 
 
 def resolve_model(name: str, models_folder: Path) -> Path:
-    """The folder for `EngineConfig.model_path`, from what is on this machine. Raises ModelError, also where it must be pulled first."""
+    """The folder for `EngineConfig.model_path`, from what is on this machine. Raises ModelError."""
     raise NotImplementedError
 
 
