@@ -1,0 +1,43 @@
+"""`kvasir doctor`: what is wrong with this machine or this setup, in plain words, with what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from app.cli.findings import Finding, Verdict
+from app.cli.machine_checks import check_machine
+from app.cli.setup_checks import check_setup
+from app.cli.startup import data_option, read_settings
+
+COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.WRONG: "red"}
+
+
+@click.command()
+@data_option
+def doctor(data: Path | None) -> None:
+    """Say in plain words what is wrong with this machine or setup, and what to do about it.
+
+    Exit code 1 when something is wrong; warnings alone are no reason. Changes nothing.
+    """
+    settings = read_settings(data=data)
+    found = [
+        *check_machine(settings.data, settings.kv_memory_mib << 20, settings.threads),
+        *check_setup(settings),
+    ]
+    for finding in found:
+        show(finding)
+    count = sum(finding.verdict is Verdict.WRONG for finding in found)
+    if count:
+        click.echo(f"\n{count} thing{'s are' if count > 1 else ' is'} wrong.")
+        raise click.exceptions.Exit(1)
+    click.echo("\nNothing is wrong.")
+
+
+def show(finding: Finding) -> None:
+    """One finding, and its fix below it."""
+    verdict = click.style(f"{finding.verdict.value:8}", fg=COLOURS[finding.verdict])
+    click.echo(f"{verdict}{finding.subject:12} {finding.text}")
+    if finding.fix:
+        click.echo(f"{'':20} → {finding.fix}")

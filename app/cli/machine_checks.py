@@ -1,0 +1,162 @@
+"""Doctor's checks of the machine: Python, torch, CPU, threads, compiler, memory and disk.
+
+Each check takes the facts it judges, so that tests can invent a machine; the functions that gather them are at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from app.cli.findings import Finding, good, warning, wrong
+
+GIB = 1 << 30
+WEIGHTS_BYTES = 600 << 20
+"""Memory of the bundled model's weights in fp32 with what torch and Python need beside them."""
+
+FREE_DISK_WANTED = 2 * GIB
+"""The bundled model takes 1 GB with its converted form; the rest is for what people say."""
+
+USEFUL_FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd")
+MATRIX_SIZE = 1024
+REPEATS = 10
+LEAST_SPEEDUP = 1.2
+
+
+def check_python(version: tuple[int, ...]) -> Finding:
+    """Python itself."""
+    text = "Python " + ".".join(map(str, version[:3]))
+    if version < (3, 11):
+        return wrong("python", text, "Install Python 3.11 or newer.")
+    return good("python", text)
+
+
+def check_cpu(flags: set[str], cores: int, usable: int) -> Finding:
+    """Instructions and cores."""
+    known = [flag for flag in USEFUL_FLAGS if flag in flags]
+    text = f"{usable} of {cores} cores usable; {', '.join(known) or 'no vector instructions known to Kvasir'}"
+    if flags and "avx2" not in flags and "asimd" not in flags:
+        return warning("cpu", text, "Answers will be slow on this CPU; use a machine with AVX2 or better.")
+    if usable < cores:
+        return warning(
+            "cpu", text, "An affinity mask or a container's limit keeps Kvasir off the other cores; widen it."
+        )
+    return good("cpu", text)
+
+
+def check_threads(usable: int, threads: int, one_s: float, all_s: float) -> Finding:
+    """Whether the threads that compute really help (vllm-project/vllm#10971)."""
+    speedup = one_s / all_s if all_s > 0 else 1.0
+    text = (
+        f"{threads} on {usable} usable cores; a {MATRIX_SIZE}² matrix product takes {one_s * 1000:.0f} ms with 1 thread "
+        f"and {all_s * 1000:.0f} ms with {threads}: {speedup:.1f} times as fast"
+    )
+    if threads > usable:
+        return warning(
+            "threads", text, f"Set KVASIR_THREADS={usable} or 0: more threads than cores slow each other down."
+        )
+    if threads < usable:
+        return warning("threads", text, "Unset OMP_NUM_THREADS, or set KVASIR_THREADS=0, to use every core.")
+    if threads > 1 and speedup < LEAST_SPEEDUP:
+        return warning(
+            "threads", text, "The cores are busy with something else, or bound to one; look at `top` and taskset."
+        )
+    return good("threads", text)
+
+
+def check_compiler(path: str | None) -> Finding:
+    """A C++ compiler, which faster kernels will want; this version does without."""
+    if path is None:
+        return warning(
+            "compiler", "no C++ compiler", "Nothing to do for this version; later ones compile faster kernels with g++."
+        )
+    return good("compiler", path)
+
+
+def check_memory(available: int, kv_memory: int) -> Finding:
+    """Room for weights and the KV cache together."""
+    needed = kv_memory + WEIGHTS_BYTES
+    text = f"{available / GIB:.1f} GiB available; the KV cache and the bundled model need up to {needed / GIB:.1f} GiB"
+    if available < needed:
+        fit = max(16, (available - WEIGHTS_BYTES) * 3 // 4 >> 20)
+        return wrong("memory", text, f"Set KVASIR_KV_MEMORY_MIB to {fit} or less, or free some memory.")
+    return good("memory", text)
+
+
+def check_disk(free: int, folder: Path) -> Finding:
+    """Room for the model and for what people say."""
+    text = f"{free / GIB:.1f} GiB free for {folder}"
+    if free < FREE_DISK_WANTED:
+        return warning(
+            "disk",
+            text,
+            f"Free some space: {FREE_DISK_WANTED / GIB:.0f} GiB are wanted for the model and the database.",
+        )
+    return good("disk", text)
+
+
+def check_torch(threads_wanted: int) -> list[Finding]:
+    """torch, and how fast it multiplies here."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return [wrong("torch", f"cannot be imported: {error}", "Install Kvasir again, in an environment of its own.")]
+    usable = len(os.sched_getaffinity(0))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads_wanted or usable)
+        threads = torch.get_num_threads()
+        all_s = _product_s(torch.ones(MATRIX_SIZE, MATRIX_SIZE))
+        torch.set_num_threads(1)
+        one_s = _product_s(torch.ones(MATRIX_SIZE, MATRIX_SIZE))
+    finally:
+        torch.set_num_threads(before)
+    return [good("torch", torch.__version__), check_threads(usable, threads, one_s, all_s)]
+
+
+def check_machine(data: Path, kv_memory: int, threads_wanted: int) -> list[Finding]:
+    """All of them, on this machine."""
+    existing = next(folder for folder in (data.resolve(), *data.resolve().parents) if folder.exists())
+    return [
+        check_python(sys.version_info[:3]),
+        *check_torch(threads_wanted),
+        check_cpu(cpu_flags(), os.cpu_count() or 1, len(os.sched_getaffinity(0))),
+        check_compiler(shutil.which("g++") or shutil.which("clang++")),
+        check_memory(available_memory(), kv_memory),
+        check_disk(shutil.disk_usage(existing).free, data),
+    ]
+
+
+def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:
+    """What the CPU can do, in the kernel's words; empty where that is not told."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return set()
+    return {flag for line in lines if line.startswith(("flags", "Features")) for flag in line.partition(":")[2].split()}
+
+
+def available_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that may still be used, a container's limit included."""
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    available = int(lines["MemAvailable"].split()[0]) * 1024
+    try:
+        limit = (cgroup / "memory.max").read_text().strip()
+        used = int((cgroup / "memory.current").read_text())
+    except OSError:
+        return available
+    return available if limit == "max" else min(available, int(limit) - used)
+
+
+def _product_s(matrix: object) -> float:
+    import torch
+
+    assert isinstance(matrix, torch.Tensor)
+    torch.mm(matrix, matrix)
+    began = time.perf_counter()
+    for _ in range(REPEATS):
+        torch.mm(matrix, matrix)
+    return (time.perf_counter() - began) / REPEATS

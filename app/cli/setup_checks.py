@@ -1,0 +1,107 @@
+"""Doctor's checks of the setup: data folder, database, model and port."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import httpx
+
+from app.cli.database import database_differences
+from app.cli.findings import Finding, good, warning, wrong
+from app.cli.startup import Refused
+from app.settings import Settings
+from engine.errors import ModelError
+from engine.model.registry import resolve_model
+
+
+def check_setup(settings: Settings) -> list[Finding]:
+    """All of them."""
+    return [
+        check_data_folder(settings.data),
+        check_database(settings),
+        check_model(settings.model, settings.data / "models"),
+        check_port(settings.host, settings.port),
+    ]
+
+
+def check_data_folder(folder: Path) -> Finding:
+    """Where everything is kept."""
+    if folder.is_dir():
+        if os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            return good("data folder", str(folder.resolve()))
+        return wrong(
+            "data folder", f"{folder} cannot be written to", f"Give this user the folder: chown -R $(whoami) {folder}"
+        )
+    if folder.exists():
+        return wrong("data folder", f"{folder} is not a folder", "Choose another one with --data or KVASIR_DATA.")
+    parent = next(parent for parent in folder.resolve().parents if parent.exists())
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return wrong(
+            "data folder", f"{folder} cannot be made in {parent}", "Choose another one with --data or KVASIR_DATA."
+        )
+    return good("data folder", f"{folder} does not exist yet; `kvasir serve` makes it")
+
+
+def check_database(settings: Settings) -> Finding:
+    """Reachable, and at this version's schema."""
+    is_new = not settings.database_url and not (settings.data / "kvasir.sqlite3").exists()
+    if is_new:
+        return good("database", "there is none yet; `kvasir serve` makes it")
+    try:
+        differences = database_differences(settings)
+    except Refused as refusal:
+        return wrong("database", refusal.message, "Check KVASIR_DATABASE_URL, and that the database runs.")
+    if differences:
+        return wrong("database", "; ".join(differences), "Run `kvasir db upgrade`.")
+    return good("database", "reachable, and at this version's schema")
+
+
+def check_model(name: str, models: Path) -> Finding:
+    """Here, whole, and of a shape that can be served."""
+    try:
+        return good("model", f"{name}: {resolve_model(name, models)}")
+    except ModelError as error:
+        if name == "auto" and not models.exists():
+            return warning(
+                "model", "the bundled model is not here yet", "`kvasir serve` or `kvasir model pull` fetches it."
+            )
+        return wrong("model", str(error), "Fetch it with `kvasir model pull`, or choose another one with --model.")
+
+
+def check_port(host: str, port: int) -> Finding:
+    """Free, or taken by a Kvasir server."""
+    where = f"{host}:{port}"
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        return wrong(
+            "port", f"{host} is no address of this machine: {error}", "Set KVASIR_HOST to 127.0.0.1 or 0.0.0.0."
+        )
+    family, kind, protocol, _, address = addresses[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return wrong(
+                    "port", f"{where} cannot be opened: {error.strerror}", "Set KVASIR_HOST and KVASIR_PORT to others."
+                )
+            if _kvasir_answers(host, port):
+                return good("port", f"a Kvasir server answers at {where}")
+            return wrong(
+                "port", f"{where} is used by another program", "Choose another one with --port or KVASIR_PORT."
+            )
+    return good("port", f"{where} is free")
+
+
+def _kvasir_answers(host: str, port: int) -> bool:
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    try:
+        answer = httpx.get(f"http://{address}:{port}/healthz", timeout=2, trust_env=False)
+        return bool(answer.json() == {"status": "ok"})
+    except (httpx.HTTPError, ValueError):
+        return False

@@ -1,0 +1,155 @@
+"""The commands that need no server: what they print, and that what a person does wrong is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import COMMANDS, main
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, so that no .env file of a person is read."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def kvasir(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(main, list(arguments), input=stdin)
+
+
+def refused(*arguments: str, stdin: str = "") -> str:
+    """The one sentence of a command that has to be refused."""
+    result = kvasir(*arguments, stdin=stdin)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("Error: ")
+    return lines[0]
+
+
+def test_help_lists_every_command(folder: Path) -> None:
+    output = kvasir("--help").output
+    assert [name for name in COMMANDS if f"  {name} " not in output] == []
+
+
+def test_a_command_that_does_not_exist_is_refused(folder: Path) -> None:
+    result = kvasir("sevre")
+    assert result.exit_code == 2
+    assert "No such command 'sevre'" in result.stderr
+
+
+def test_config_shows_value_origin_and_description(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVASIR_PORT", "9000")
+    (folder / ".env").write_text("KVASIR_HOST=0.0.0.0\n")
+    output = kvasir("config").output
+    assert "KVASIR_PORT=9000  (environment)\n    Port to listen on; 0 takes a free one" in output
+    assert "KVASIR_HOST=0.0.0.0  (.env)" in output
+    assert "KVASIR_DRAIN_S=30  (default)" in output
+
+
+def test_config_never_shows_a_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVASIR_ADMIN_PASSWORD", "hunter2")
+    monkeypatch.setenv("KVASIR_DATABASE_URL", "postgresql://kvasir:hunter2@db/kvasir")
+    assert "hunter2" not in kvasir("config").output
+    rows = json.loads(kvasir("config", "--json").output)
+    assert "hunter2" not in str(rows)
+    row = next(row for row in rows if row["name"] == "KVASIR_DATABASE_URL")
+    assert row["value"] == "postgresql://kvasir:***@db/kvasir"
+    assert row["origin"] == "environment"
+    assert row["description"]
+
+
+@pytest.mark.parametrize("command", [["config"], ["db", "check"], ["doctor"], ["serve"], ["user", "link", "ann"]])
+def test_a_setting_that_does_not_exist_or_cannot_be_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("KVASIR_PROT", "1")
+    assert "KVASIR_PROT in the environment is not a setting; did you mean KVASIR_PORT?" in refused(*command)
+    monkeypatch.delenv("KVASIR_PROT")
+    monkeypatch.setenv("KVASIR_PORT", "eighty")
+    assert "KVASIR_PORT: Expected `int`, got `str`, got 'eighty'" in refused(*command)
+
+
+def test_the_database_is_made_checked_and_refused_when_it_is_newer(folder: Path) -> None:
+    assert "there is no database at" in refused("db", "check")
+    assert not (folder / "data").exists()
+    assert kvasir("db", "upgrade").exit_code == 0
+    assert kvasir("db", "check").exit_code == 0
+    with sqlite3.connect(folder / "data/kvasir.sqlite3") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
+    connection.close()
+    assert "newer version of Kvasir" in refused("db", "upgrade")
+    assert kvasir("db", "check").exit_code == 1
+
+
+def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "data").mkdir()
+    (folder / "data/kvasir.sqlite3").write_text("this is a letter to my aunt, and not a database at all")
+    assert "file is not a database" in refused("db", "upgrade")
+    for url, words in [
+        ("postgresql://kvasir:hunter2@127.0.0.1:1/kvasir", "Connection refused"),
+        ("mysql://kvasir:hunter2@127.0.0.1/kvasir", "expected a database URL of sqlite or postgresql"),
+        ("hunter2", "Could not parse"),
+    ]:
+        monkeypatch.setenv("KVASIR_DATABASE_URL", url)
+        sentence = refused("db", "upgrade")
+        assert words in sentence
+        assert "hunter2" not in sentence
+
+
+def test_a_data_folder_that_cannot_be_is_one_sentence(folder: Path) -> None:
+    (folder / "file").touch()
+    assert "cannot be made: Not a directory" in refused("db", "upgrade", "--data", "file/data")
+
+
+def test_only_its_owner_may_look_into_a_new_data_folder(folder: Path) -> None:
+    kvasir("db", "upgrade")
+    assert (folder / "data").stat().st_mode & 0o077 == 0
+
+
+def test_an_account_is_made_with_a_password_from_standard_input(folder: Path) -> None:
+    result = kvasir("user", "create", "Ann", "--role", "agent", "--password-stdin", stdin="correct horse\n")
+    assert result.output == "Made the account 'ann' with the role agent.\n"
+    assert "already an account 'ann'" in refused("user", "create", "ANN", "--password-stdin", stdin="other\n")
+
+
+def test_an_account_is_made_with_a_password_typed_twice(folder: Path) -> None:
+    result = kvasir("user", "create", "ann", stdin="one\nother\none\none\n")
+    assert result.exit_code == 0
+    assert "do not match" in result.output
+    assert "Made the account 'ann' with the role user." in result.output
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "ann/../bob"])
+def test_a_name_that_cannot_be_is_one_sentence(folder: Path, name: str) -> None:
+    assert "a username is 1 to 64" in refused("user", "create", name, "--password-stdin", stdin="password\n")
+
+
+def test_an_empty_password_is_refused(folder: Path) -> None:
+    assert "a password has" in refused("user", "create", "ann", "--password-stdin", stdin="\n")
+
+
+def test_a_link_signs_in_who_exists(folder: Path) -> None:
+    kvasir("user", "create", "ann", "--password-stdin", stdin="correct horse\n")
+    result = kvasir("user", "link", "Ann")
+    assert result.stdout.startswith("http://127.0.0.1:8080/?ticket=")
+    assert "once, within 10 minutes" in result.stderr
+    assert "there is no account 'bob'" in refused("user", "link", "bob")
+
+
+def test_chat_says_what_it_needs(folder: Path) -> None:
+    assert "there is no database" in refused("chat", stdin="hello")
+    assert "--username or --token is needed" in refused("chat", "--url", "https://chat.example", stdin="hello")
+    assert "begins with http" in refused("chat", "--url", "chat.example", stdin="hello")
+    assert "no Kvasir server answers at http://127.0.0.1:1/" in refused(
+        "chat", "--url", "http://127.0.0.1:1", "--token", "secret", stdin="hello"
+    )

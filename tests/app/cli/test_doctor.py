@@ -1,0 +1,122 @@
+"""`kvasir doctor` on machines that tests invent, and on this one."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from app.cli.findings import Verdict
+from app.cli.machine_checks import (
+    GIB,
+    available_memory,
+    check_compiler,
+    check_cpu,
+    check_disk,
+    check_memory,
+    check_python,
+    check_threads,
+    check_torch,
+    cpu_flags,
+)
+from app.cli.setup_checks import check_data_folder, check_database, check_port
+from app.settings import Settings
+
+
+def test_an_old_python_is_wrong_and_the_fix_is_said() -> None:
+    finding = check_python((3, 10, 4))
+    assert finding.verdict is Verdict.WRONG
+    assert "3.11" in finding.fix
+    assert check_python((3, 13, 0)).verdict is Verdict.GOOD
+
+
+def test_a_model_on_one_core_is_noticed() -> None:
+    """vllm-project/vllm#10971"""
+    assert check_threads(8, 8, 0.080, 0.011).verdict is Verdict.GOOD
+    assert "7.3 times as fast" in check_threads(8, 8, 0.080, 0.011).text
+    assert "OMP_NUM_THREADS" in check_threads(8, 1, 0.080, 0.080).fix
+    assert "taskset" in check_threads(8, 8, 0.080, 0.079).fix
+    assert "KVASIR_THREADS=2" in check_threads(2, 16, 0.080, 0.060).fix
+    assert check_threads(1, 1, 0.080, 0.080).verdict is Verdict.GOOD
+
+
+def test_this_machines_torch_is_measured() -> None:
+    torch, threads = check_torch(0)
+    assert torch.verdict is Verdict.GOOD
+    assert "matrix product takes" in threads.text
+
+
+def test_a_cpu_without_vector_instructions_and_cores_out_of_reach_are_warnings() -> None:
+    assert check_cpu({"avx2", "avx512f"}, 4, 4).verdict is Verdict.GOOD
+    assert check_cpu({"sse2"}, 4, 4).verdict is Verdict.WARNING
+    assert check_cpu({"avx2"}, 4, 1).verdict is Verdict.WARNING
+    assert check_cpu(set(), 4, 4).verdict is Verdict.GOOD
+
+
+def test_too_little_memory_says_which_setting_would_fit() -> None:
+    assert check_memory(8 * GIB, 1 * GIB).verdict is Verdict.GOOD
+    finding = check_memory(1 * GIB, 1 * GIB)
+    assert finding.verdict is Verdict.WRONG
+    assert "KVASIR_KV_MEMORY_MIB to 318" in finding.fix
+    assert "to 16 or less" in check_memory(0, 1 * GIB).fix
+
+
+def test_little_disk_and_no_compiler_are_warnings() -> None:
+    assert check_disk(GIB, Path("data")).verdict is Verdict.WARNING
+    assert check_disk(9 * GIB, Path("data")).verdict is Verdict.GOOD
+    assert check_compiler(None).verdict is Verdict.WARNING
+    assert check_compiler("g++").verdict is Verdict.GOOD
+
+
+def test_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:  16000000 kB\nMemAvailable:  8000000 kB\n")
+    assert available_memory(meminfo, tmp_path) == 8000000 * 1024
+    (tmp_path / "memory.max").write_text("3000000000\n")
+    (tmp_path / "memory.current").write_text("1000000000\n")
+    assert available_memory(meminfo, tmp_path) == 2000000000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory(meminfo, tmp_path) == 8000000 * 1024
+
+
+def test_flags_are_read_in_the_words_of_both_kinds_of_cpu(tmp_path: Path) -> None:
+    (tmp_path / "x86").write_text("processor : 0\nflags\t\t: fpu avx2 avx512f\n")
+    (tmp_path / "arm").write_text("processor : 0\nFeatures\t: fp asimd\n")
+    assert cpu_flags(tmp_path / "x86") == {"fpu", "avx2", "avx512f"}
+    assert cpu_flags(tmp_path / "arm") == {"fp", "asimd"}
+    assert cpu_flags(tmp_path / "none") == set()
+
+
+def test_a_data_folder_that_is_there_will_be_there_or_cannot_be(tmp_path: Path) -> None:
+    assert check_data_folder(tmp_path).verdict is Verdict.GOOD
+    assert check_data_folder(tmp_path / "a" / "b").verdict is Verdict.GOOD
+    (tmp_path / "file").touch()
+    assert check_data_folder(tmp_path / "file").verdict is Verdict.WRONG
+
+
+def test_a_database_that_is_not_reachable_is_wrong_and_shows_no_password() -> None:
+    finding = check_database(Settings(database_url="postgresql://kvasir:hunter2@127.0.0.1:1/kvasir"))
+    assert finding.verdict is Verdict.WRONG
+    assert "hunter2" not in finding.text
+
+
+def test_no_database_yet_is_as_it_should_be(tmp_path: Path) -> None:
+    assert check_database(Settings(data=tmp_path)).verdict is Verdict.GOOD
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_is_free_or_taken_by_something_else() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        finding = check_port("127.0.0.1", port)
+        assert finding.verdict is Verdict.WRONG
+        assert "another program" in finding.text
+    assert check_port("127.0.0.1", port).verdict is Verdict.GOOD
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
+def test_an_address_of_somebody_else_is_wrong(host: str) -> None:
+    assert check_port(host, 8080).verdict is Verdict.WRONG
