@@ -81,10 +81,18 @@ export class Sender {
     }
   }
 
-  /** @param {Unsent} unsent */
+  /**
+   * Makes the conversation all messages of a new thread go to. Asked twice, the server answers with the same one.
+   *
+   * @param {Unsent} unsent
+   */
   async conversationFor(unsent) {
-    const conversation = await this.api.createConversation(unsent.client_message_id);
-    this.outbox.put({ ...unsent, conversation_id: conversation.id });
+    const conversation = await this.api.createConversation(unsent.thread_id);
+    for (const one of this.outbox.messages()) {
+      if (one.conversation_id === null && one.thread_id === unsent.thread_id) {
+        this.outbox.put({ ...one, conversation_id: conversation.id });
+      }
+    }
     this.outside.onConversation(unsent, conversation);
     return conversation.id;
   }

@@ -94,6 +94,14 @@ export class LiveSocket {
     this.afterClose(1006);
   }
 
+  /** The network or the page is back: a wait for the next try is over, and a connection from before proves itself anew. */
+  awaken() {
+    if (this.connection === "lost") this.open();
+    if (this.connection !== "open") return;
+    this.send("ping", {});
+    this.expectSign();
+  }
+
   /**
    * Sends a frame; while there is no connection it is dropped, because the next one begins with hello and subscribes anew.
    *

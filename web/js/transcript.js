@@ -9,6 +9,7 @@
  */
 
 import { advanced, isFinal, merged, placeholder, union } from "./message.js";
+import { newestBelow, shownPath } from "./tree.js";
 
 /**
  * `held` are frames of answers that are not in the tree yet: they wait for the listing. `leafId` is the end of the path that
@@ -47,39 +48,63 @@ export function emptyTranscript(conversationId) {
 }
 
 /**
- * A listing of the path to a leaf. `earlier` marks a further page of a path that is shown already; otherwise its first
- * item becomes the leaf, and with `isNewest` the newest message too.
+ * The first page of the path to a leaf, which becomes the shown one, and with `isNewest` the newest too. Where the leaf is not
+ * any more the one that was shown when the page was asked for (`askedAtLeaf`), something newer has come, and it stays.
  *
  * @param {Transcript} transcript
  * @param {MessageListing} listing
- * @param {{earlier?: boolean, isNewest?: boolean}} [options]
+ * @param {{askedAtLeaf: string | null, isNewest: boolean}} options
  * @returns {Transcript}
  */
-export function withListing(transcript, listing, { earlier = false, isNewest = true } = {}) {
+export function withListing(transcript, listing, { askedAtLeaf, isNewest }) {
+  const known = withItems(transcript, listing);
+  if (transcript.leafId !== askedAtLeaf) {
+    const hasTop = shownPath(known).at(0)?.parent_id === null;
+    return withHeldFrames({ ...known, earlierCursor: hasTop ? null : listing.next_cursor });
+  }
+  const leafId = listing.items[0]?.id ?? null;
+  const newestId = isNewest ? leafId : transcript.newestId;
+  return withHeldFrames({ ...known, leafId, newestId, earlierCursor: cursorAbove(transcript, known, listing) });
+}
+
+/**
+ * A further page above the path that is shown.
+ *
+ * @param {Transcript} transcript
+ * @param {MessageListing} listing
+ * @returns {Transcript}
+ */
+export function withEarlier(transcript, listing) {
+  return withHeldFrames({ ...withItems(transcript, listing), earlierCursor: listing.next_cursor });
+}
+
+/**
+ * @param {Transcript} transcript
+ * @param {MessageListing} listing
+ */
+function withItems(transcript, listing) {
   const messages = new Map(transcript.messages);
   for (const item of listing.items) messages.set(item.id, merged(messages.get(item.id), item));
-  let next = indexed({ ...transcript, messages, roots: union(transcript.roots, listing.roots ?? []), isLoaded: true });
-  const leafId = listing.items[0]?.id ?? null;
-  if (earlier) {
-    next = { ...next, earlierCursor: listing.next_cursor };
-  } else {
-    next = { ...next, leafId, earlierCursor: cursorAbove(transcript, messages, listing) };
-    if (isNewest) next = { ...next, newestId: leafId };
-  }
-  return withHeldFrames(next);
+  return indexed({ ...transcript, messages, roots: union(listing.roots ?? [], transcript.roots), isLoaded: true });
 }
 
 /**
  * A message the server has accepted, with the answer it makes, or only an answer (regenerate). Seen twice, it is one message.
+ * What was asked for on this page (`isMine`) is shown, whatever branch was.
  *
  * @param {Transcript} transcript
  * @param {Partial<Accepted>} accepted
+ * @param {{isMine: boolean}} options
  * @returns {Transcript}
  */
-export function withAccepted(transcript, { message, response }) {
+export function withAccepted(transcript, { message, response }, { isMine }) {
   let next = transcript;
   if (message) next = withMessage(next, message);
   if (response && !next.messages.has(response.message_id)) next = withMessage(next, placeholder(response));
+  const wantedId = response?.message_id ?? message?.id;
+  if (isMine && wantedId !== undefined && !shownPath(next).some((shown) => shown.id === wantedId)) {
+    next = withLeaf(next, newestBelow(next, wantedId).leafId);
+  }
   return withHeldFrames(next);
 }
 
@@ -102,56 +127,24 @@ export function withFrame(transcript, frame) {
 }
 
 /**
- * The messages that are shown, from the first known one to the leaf.
- *
- * @param {Transcript} transcript
- * @param {string | null} [leafId]
- * @returns {Message[]}
- */
-export function shownPath(transcript, leafId = transcript.leafId) {
-  return pathTo(transcript.messages, leafId);
-}
-
-/**
- * Where a message stands among its siblings; null where it has none.
- *
- * @param {Transcript} transcript
- * @param {Message} message
- * @returns {{index: number, count: number, previousId: string | null, nextId: string | null} | null}
- */
-export function siblingsOf(transcript, message) {
-  const parent = message.parent_id === null ? null : transcript.messages.get(message.parent_id);
-  const ids = message.parent_id === null ? transcript.roots : parent?.children ?? [];
-  const index = ids.indexOf(message.id);
-  if (ids.length < 2 || index < 0) return null;
-  return { index, count: ids.length, previousId: ids[index - 1] ?? null, nextId: ids[index + 1] ?? null };
-}
-
-/**
- * The newest message below one, by the tree that is known; itself where nothing is below it.
- *
- * @param {Transcript} transcript
- * @param {string} messageId
- * @returns {{leafId: string, isKnown: boolean}}
- */
-export function newestBelow(transcript, messageId) {
-  let id = messageId;
-  for (;;) {
-    const message = transcript.messages.get(id);
-    if (!message) return { leafId: id, isKnown: false };
-    const last = message.children.at(-1);
-    if (last === undefined) return { leafId: id, isKnown: true };
-    id = last;
-  }
-}
-
-/**
  * @param {Transcript} transcript
  * @param {string | null} leafId
  * @returns {Transcript}
  */
 export function withLeaf(transcript, leafId) {
   return { ...transcript, leafId };
+}
+
+/**
+ * @param {Transcript} transcript
+ * @param {string} messageId
+ * @param {Partial<Message>} change
+ * @returns {Transcript}
+ */
+export function withMessageChange(transcript, messageId, change) {
+  const message = transcript.messages.get(messageId);
+  if (!message) return transcript;
+  return { ...transcript, messages: new Map(transcript.messages).set(messageId, { ...message, ...change }) };
 }
 
 /**
@@ -184,41 +177,16 @@ export function resumePoints(transcript) {
 }
 
 /**
- * The answer being made on the shown path, if there is one: the last that is not over.
- *
- * @param {readonly Message[]} path
- */
-export function runningAnswer(path) {
-  return path.find((message) => message.role === "assistant" && !isFinal(message)) ?? null;
-}
-
-/**
- * @param {ReadonlyMap<string, Message>} messages
- * @param {string | null} leafId
- */
-function pathTo(messages, leafId) {
-  /** @type {Message[]} */
-  const path = [];
-  for (let id = leafId; id !== null; ) {
-    const message = messages.get(id);
-    if (!message) break;
-    path.push(message);
-    id = message.parent_id;
-  }
-  return path.reverse();
-}
-
-/**
  * Where the path above goes on. Pages that were loaded before stay, so the new page's own cursor may lead to known ground.
  *
  * @param {Transcript} before
- * @param {ReadonlyMap<string, Message>} messages
+ * @param {Transcript} after
  * @param {MessageListing} listing
  */
-function cursorAbove(before, messages, listing) {
-  const top = pathTo(messages, listing.items[0]?.id ?? null)[0];
+function cursorAbove(before, after, listing) {
+  const top = shownPath(after, listing.items[0]?.id ?? null)[0];
   if (!top || top.parent_id === null) return null;
-  const isTopAsBefore = top.id === pathTo(before.messages, before.leafId)[0]?.id;
+  const isTopAsBefore = top.id === shownPath(before)[0]?.id;
   return isTopAsBefore ? before.earlierCursor ?? listing.next_cursor : listing.next_cursor;
 }
 

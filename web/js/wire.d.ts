@@ -105,7 +105,9 @@ export interface Message extends WireMessage {
 /** A message of the user that the server has not accepted yet. It lives in local storage until it has. */
 export interface Unsent {
   client_message_id: string;
+  /** null: its conversation has yet to be made, under the idempotency key `thread_id`. */
   conversation_id: string | null;
+  thread_id: string;
   /** undefined: after the newest message; null: a new beginning (an edit of a first message). */
   parent_id?: string | null;
   content: string;

@@ -1,0 +1,99 @@
+/**
+ * The beginning: builds every part of the page and joins it to the browser. The only module that does so when it is loaded.
+ *
+ * @import { State } from "./state.js"
+ */
+
+import { render } from "../vendor/preact/preact.js";
+import { Api } from "./api.js";
+import { Chat } from "./chat.js";
+import { Commands } from "./commands.js";
+import { AppView } from "./components/app_view.js";
+import { html } from "./html.js";
+import { newId } from "./ids.js";
+import { Outbox } from "./outbox.js";
+import { conversationIn, hashOf } from "./route.js";
+import { Sender } from "./sender.js";
+import { ENDED_NOTICE, Session } from "./session.js";
+import { LiveSocket } from "./socket.js";
+import { initialState } from "./state.js";
+import { Store } from "./store.js";
+
+const HIDDEN_PAGE_MS = 250;
+
+/** @type {Store<State>} */
+const store = new Store(initialState(newId()), (callback) => {
+  // A hidden page gets no frames; its title and what a screen reader is told still have to follow.
+  if (document.hidden) setTimeout(callback, HIDDEN_PAGE_MS);
+  else requestAnimationFrame(callback);
+});
+const api = new Api((address, options) => fetch(address, options));
+const tabs = new BroadcastChannel("kvasir");
+const timers = {
+  setTimer: (/** @type {() => void} */ callback, /** @type {number} */ ms) => window.setTimeout(callback, ms),
+  clearTimer: (/** @type {number | undefined} */ timer) => window.clearTimeout(timer),
+  random: Math.random,
+};
+
+const session = new Session(api, store, {
+  tellTabs: (message) => tabs.postMessage(message),
+  makeChat: (user, owner) =>
+    new Chat(api, store, new Outbox(localStorage, user.id), {
+      makeSocket: (chat) =>
+        new LiveSocket({
+          ...timers,
+          connect: () => new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`),
+          resumePoints: () => chat.resumePoints(),
+          onFrame: (frame) => chat.receive(frame),
+          onConnection: (connection) => chat.connectionChanged(connection),
+          onHandshakeRefused: () => void owner.check(),
+        }),
+      makeSender: (chat) =>
+        new Sender(api, chat.outbox, {
+          ...timers,
+          onConversation: (unsent, conversation) => chat.conversationMade(unsent, conversation),
+          onAccepted: (unsent, accepted) => {
+            chat.outboxChanged();
+            if (unsent.conversation_id !== null) chat.accepted(unsent.conversation_id, accepted, { isMine: true });
+            tabs.postMessage("conversations");
+          },
+          onChange: () => chat.outboxChanged(),
+          onSignedOut: () => owner.end(ENDED_NOTICE),
+        }),
+      onSignedOut: () => owner.end(ENDED_NOTICE),
+      showAddress: (conversationId) => {
+        if (conversationIn(location.hash) !== conversationId) location.hash = hashOf(conversationId);
+      },
+      tellTabs: (message) => tabs.postMessage(message),
+    }),
+});
+const commands = new Commands(() => session.chat, Date.now);
+
+store.set({ currentId: conversationIn(location.hash) });
+addEventListener("hashchange", () => {
+  const conversationId = conversationIn(location.hash);
+  if (session.chat) commands.open(conversationId);
+  else store.set({ currentId: conversationId });
+});
+addEventListener("online", () => session.chat?.socket.awaken());
+addEventListener("offline", () => session.chat?.socket.reconnect());
+addEventListener("storage", () => session.chat?.outboxChanged());
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  if (session.chat) {
+    session.chat.socket.awaken();
+    void session.chat.refreshList();
+  } else if (store.state.phase === "signed_out") {
+    void session.check();
+  }
+});
+tabs.addEventListener("message", ({ data }) => {
+  if (data === "conversations") void session.chat?.refreshList();
+  else void session.check();
+});
+
+const query = location.search;
+// The message of a used sign-in link is for once: it must not come back with a reload.
+if (query !== "") history.replaceState(null, "", location.pathname + location.hash);
+void session.start(query);
+render(html`<${AppView} store=${store} session=${session} commands=${commands} />`, document.body);

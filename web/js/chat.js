@@ -1,0 +1,297 @@
+/**
+ * The conversations of the person who is signed in: what comes from the server ends up in the state here. What the person
+ * does begins in `commands.js`.
+ *
+ * After every new connection the shown conversation is subscribed to and read again, so that what happened meanwhile on
+ * another device is there too; what is read and what is streamed may overlap in any way, `transcript.js` sorts it out.
+ *
+ * @import { Api } from "./api.js"
+ * @import { Outbox } from "./outbox.js"
+ * @import { Sender } from "./sender.js"
+ * @import { LiveSocket, Connection } from "./socket.js"
+ * @import { Store } from "./store.js"
+ * @import { State } from "./state.js"
+ * @import { Transcript } from "./transcript.js"
+ * @import { Accepted, Conversation, Frame, Unsent } from "./wire.d.ts"
+ */
+
+import { Refusal } from "./api.js";
+import { withConversation, withoutConversation, withPage } from "./conversations.js";
+import { isFinal } from "./message.js";
+import * as transcripts from "./transcript.js";
+import { shownPath } from "./tree.js";
+
+export class Chat {
+  /**
+   * @param {Api} api
+   * @param {Store<State>} store
+   * @param {Outbox} outbox
+   * @param {object} outside
+   * @param {(chat: Chat) => LiveSocket} outside.makeSocket
+   * @param {(chat: Chat) => Sender} outside.makeSender
+   * @param {(notice: string | null) => void} outside.onSignedOut
+   * @param {(conversationId: string | null) => void} outside.showAddress
+   * @param {(message: string) => void} outside.tellTabs
+   */
+  constructor(api, store, outbox, outside) {
+    this.api = api;
+    this.store = store;
+    this.outbox = outbox;
+    this.outside = outside;
+    this.socket = outside.makeSocket(this);
+    this.sender = outside.makeSender(this);
+  }
+
+  start() {
+    const unsent = this.outbox.messages();
+    const thread = unsent.find((one) => one.conversation_id === null)?.thread_id;
+    this.store.set({ unsent, ...(thread === undefined ? {} : { threadId: thread }) });
+    this.socket.open();
+    void this.refreshList();
+    void this.sender.flush();
+    if (this.store.state.currentId !== null) void this.load(this.store.state.currentId);
+  }
+
+  stop() {
+    this.socket.close();
+    this.sender.stop();
+  }
+
+  /** @param {string | null} conversationId */
+  open(conversationId) {
+    const { currentId } = this.store.state;
+    if (conversationId === currentId) return;
+    if (currentId !== null) this.socket.send("conversation.unsubscribe", { conversation_id: currentId });
+    this.store.set({ currentId: conversationId, problem: null });
+    if (conversationId === null) return;
+    this.socket.send("conversation.subscribe", { conversation_id: conversationId });
+    void this.load(conversationId);
+  }
+
+  /**
+   * Reads the path to the shown leaf, or to `leaf` where another branch is wanted.
+   *
+   * @param {string} conversationId
+   * @param {string | null} [leaf]
+   */
+  async load(conversationId, leaf = null) {
+    const { leafId, newestId } = this.transcript(conversationId);
+    const wanted = leaf ?? (leafId === newestId ? null : leafId);
+    await this.attempt(async () => {
+      const listing = await this.api.messages(conversationId, { leaf: wanted });
+      this.update(conversationId, (transcript) =>
+        transcripts.withListing(transcript, listing, { askedAtLeaf: leafId, isNewest: wanted === null }),
+      );
+      if (this.store.state.currentId === conversationId) this.store.set({ problem: null });
+      await this.explainFailures(conversationId);
+    }, (problem) => this.cannotLoad(conversationId, problem));
+  }
+
+  /** @param {string} conversationId */
+  async loadEarlier(conversationId) {
+    const cursor = this.transcript(conversationId).earlierCursor;
+    if (cursor === null) return;
+    await this.attempt(async () => {
+      const listing = await this.api.messages(conversationId, { cursor });
+      this.update(conversationId, (transcript) => transcripts.withEarlier(transcript, listing));
+      await this.explainFailures(conversationId);
+    });
+  }
+
+  async refreshList() {
+    await this.attempt(async () => {
+      const page = await this.api.conversations(null);
+      this.store.set({ list: withPage(this.store.state.list, page, { isFirst: true }) });
+    }, () => undefined);
+  }
+
+  async loadMoreConversations() {
+    const { cursor } = this.store.state.list;
+    if (cursor === null) return;
+    await this.attempt(async () => {
+      const page = await this.api.conversations(cursor);
+      this.store.set({ list: withPage(this.store.state.list, page, { isFirst: false }) });
+    });
+  }
+
+  /** @param {Connection} connection */
+  connectionChanged(connection) {
+    this.store.set({ connection });
+    if (connection === "signed_out") this.outside.onSignedOut(null);
+  }
+
+  /** @param {Frame} frame */
+  receive(frame) {
+    const { conversation_id: conversationId, data } = frame;
+    if (frame.type === "session.ready") this.connected();
+    else if (frame.type === "message.created" && conversationId) this.accepted(conversationId, data);
+    else if (frame.type === "conversation.updated" && data["conversation"]) this.conversationChanged(data["conversation"]);
+    else if (frame.type === "resync_required") this.resync(String(data["response_id"] ?? frame.response_id));
+    else if (frame.seq !== undefined && conversationId) this.advance(conversationId, frame);
+  }
+
+  connected() {
+    const { currentId } = this.store.state;
+    if (currentId !== null) {
+      this.socket.send("conversation.subscribe", { conversation_id: currentId });
+      void this.load(currentId);
+    }
+    void this.refreshList();
+    void this.sender.flush();
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {Frame} frame
+   */
+  advance(conversationId, frame) {
+    const before = this.transcript(conversationId);
+    const { transcript, gap } = transcripts.withFrame(before, frame);
+    if (gap) {
+      this.socket.reconnect();
+      return;
+    }
+    this.update(conversationId, () => transcript);
+    const id = transcript.messageOfResponse.get(frame.response_id ?? "") ?? "";
+    const [was, is] = [before.messages.get(id), transcript.messages.get(id)];
+    const hasEnded = was && is && !isFinal(was) && isFinal(is);
+    if (hasEnded && this.store.state.currentId === conversationId) this.store.set({ announcement: spoken(is) });
+  }
+
+  /**
+   * A message or an answer that the server has begun, whoever asked for it.
+   *
+   * @param {string} conversationId
+   * @param {Partial<Accepted> & {client_message_id?: string | null}} accepted
+   * @param {{isMine: boolean}} [options] whether this page asked for it
+   */
+  accepted(conversationId, accepted, options = { isMine: false }) {
+    if (accepted.client_message_id) {
+      this.outbox.remove(accepted.client_message_id);
+      this.outboxChanged();
+    }
+    this.update(conversationId, (transcript) => transcripts.withAccepted(transcript, accepted, options));
+  }
+
+  /** @param {Conversation} conversation */
+  conversationChanged(conversation) {
+    this.store.set({ list: withConversation(this.store.state.list, conversation) });
+  }
+
+  /**
+   * The first message of a new thread has got its conversation.
+   *
+   * @param {Unsent} unsent
+   * @param {Conversation} conversation
+   */
+  conversationMade(unsent, conversation) {
+    const { currentId, threadId } = this.store.state;
+    this.outboxChanged();
+    this.conversationChanged(conversation);
+    if (currentId !== null || threadId !== unsent.thread_id) return;
+    this.outbox.putDraft(conversation.id, this.outbox.draft(null));
+    this.outbox.putDraft(null, "");
+    // It is empty, and known to be: nothing has to be waited for.
+    this.update(conversation.id, (transcript) => ({ ...transcript, isLoaded: true }));
+    this.open(conversation.id);
+    this.outside.showAddress(conversation.id);
+  }
+
+  outboxChanged() {
+    this.store.set({ unsent: this.outbox.messages() });
+  }
+
+  /**
+   * The server cannot go on from where this page stopped reading an answer: what is stored decides.
+   *
+   * @param {string} responseId
+   */
+  resync(responseId) {
+    for (const [conversationId, transcript] of this.store.state.transcripts) {
+      if (!transcript.messageOfResponse.has(responseId)) continue;
+      this.update(conversationId, (one) => transcripts.withForgotten(one, responseId));
+      void this.load(conversationId);
+    }
+  }
+
+  resumePoints() {
+    const { currentId } = this.store.state;
+    return currentId === null ? [] : transcripts.resumePoints(this.transcript(currentId));
+  }
+
+  /**
+   * The listing says that an answer failed, not why.
+   *
+   * @param {string} conversationId
+   */
+  async explainFailures(conversationId) {
+    for (const message of shownPath(this.transcript(conversationId))) {
+      if (message.status !== "failed" || message.error || message.response_id === null) continue;
+      const { error } = await this.api.response(message.response_id);
+      if (error) this.update(conversationId, (transcript) => transcripts.withMessageChange(transcript, message.id, { error }));
+    }
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {unknown} problem
+   */
+  cannotLoad(conversationId, problem) {
+    const isGone = problem instanceof Refusal && problem.status === 404;
+    if (isGone) this.forget(conversationId);
+    if (this.store.state.currentId !== conversationId) return;
+    if (isGone) this.store.set({ problem: "This conversation does not exist any more." });
+    else if (!this.transcript(conversationId).isLoaded) this.store.set({ problem: sentence(problem) });
+  }
+
+  /** @param {string} conversationId */
+  forget(conversationId) {
+    const rest = new Map(this.store.state.transcripts);
+    rest.delete(conversationId);
+    this.store.set({ transcripts: rest, list: withoutConversation(this.store.state.list, conversationId) });
+  }
+
+  /**
+   * Does something that may be refused or not arrive. Without `otherwise` the person is told.
+   *
+   * @param {() => Promise<unknown>} action
+   * @param {(problem: unknown) => void} [otherwise]
+   */
+  async attempt(action, otherwise = (problem) => this.store.set({ notice: sentence(problem) })) {
+    try {
+      await action();
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) this.outside.onSignedOut(null);
+      else otherwise(problem);
+    }
+  }
+
+  /** @param {string} conversationId */
+  transcript(conversationId) {
+    return this.store.state.transcripts.get(conversationId) ?? transcripts.emptyTranscript(conversationId);
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {(transcript: Transcript) => Transcript} change
+   */
+  update(conversationId, change) {
+    const next = change(this.transcript(conversationId));
+    this.store.set({ transcripts: new Map(this.store.state.transcripts).set(conversationId, next) });
+  }
+}
+
+/** @param {unknown} problem */
+function sentence(problem) {
+  return problem instanceof Error ? problem.message : String(problem);
+}
+
+/**
+ * What a screen reader says when an answer has ended.
+ *
+ * @param {import("./wire.d.ts").Message} message
+ */
+function spoken(message) {
+  const outcome = { completed: "Answer complete.", cancelled: "Answer stopped.", incomplete: "Answer cut at its limit." };
+  return `${outcome[/** @type {keyof typeof outcome} */ (message.status)] ?? "The answer did not end well."} ${message.content}`;
+}

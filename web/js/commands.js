@@ -1,0 +1,179 @@
+/**
+ * What a person can do: each method is one button or key. Everything that writes goes over REST, with an id that makes a
+ * second try harmless.
+ *
+ * @import { Chat } from "./chat.js"
+ * @import { Conversation, Message, Unsent } from "./wire.d.ts"
+ */
+
+import { newId } from "./ids.js";
+import { withLeaf } from "./transcript.js";
+import { newestBelow } from "./tree.js";
+
+export class Commands {
+  /**
+   * @param {() => Chat | null} chat
+   * @param {() => number} now milliseconds
+   */
+  constructor(chat, now) {
+    this.chatOrNull = chat;
+    this.now = now;
+  }
+
+  get chat() {
+    const chat = this.chatOrNull();
+    if (!chat) throw new Error("nobody is signed in");
+    return chat;
+  }
+
+  get state() {
+    return this.chat.store.state;
+  }
+
+  /** @param {string} content */
+  send(content) {
+    const { currentId } = this.state;
+    const { leafId, newestId } = currentId === null ? { leafId: null, newestId: null } : this.chat.transcript(currentId);
+    // At the newest end the server knows best what comes before; on an older branch the page says so.
+    return this.enqueue(content, leafId === newestId ? undefined : leafId);
+  }
+
+  /**
+   * Another wording of a message of the user: a branch beside it.
+   *
+   * @param {Message} message
+   * @param {string} content
+   */
+  edit(message, content) {
+    return this.enqueue(content, message.parent_id);
+  }
+
+  /**
+   * @param {string} content
+   * @param {string | null | undefined} parentId
+   * @returns {boolean} whether the words are safe
+   */
+  enqueue(content, parentId) {
+    const { outbox, store, sender } = this.chat;
+    const { currentId, threadId } = this.state;
+    /** @type {Unsent} */
+    const unsent = {
+      client_message_id: newId(),
+      conversation_id: currentId,
+      thread_id: threadId,
+      ...(parentId === undefined ? {} : { parent_id: parentId }),
+      content,
+      created_at: this.now(),
+      refused: null,
+    };
+    try {
+      outbox.put(unsent);
+    } catch {
+      store.set({ notice: "This browser's storage is full, so the message was not sent. Your words are still here." });
+      return false;
+    }
+    this.chat.outboxChanged();
+    void sender.flush();
+    return true;
+  }
+
+  /** @param {Unsent} unsent */
+  resend(unsent) {
+    this.chat.outbox.put({ ...unsent, refused: null });
+    this.chat.outboxChanged();
+    void this.chat.sender.flush();
+  }
+
+  /** @param {Unsent} unsent */
+  discard(unsent) {
+    this.chat.outbox.remove(unsent.client_message_id);
+    this.chat.outboxChanged();
+  }
+
+  /** @param {Message} answer */
+  async regenerate(answer) {
+    const { currentId } = this.state;
+    const parentId = answer.parent_id;
+    if (currentId === null || parentId === null) return;
+    const key = newId();
+    await this.chat.attempt(async () => {
+      this.chat.accepted(currentId, await this.chat.api.regenerate(currentId, parentId, key), { isMine: true });
+    });
+  }
+
+  /** @param {Message} answer */
+  async stop(answer) {
+    const id = answer.response_id;
+    if (id !== null) await this.chat.attempt(() => this.chat.api.cancel(id));
+  }
+
+  /** @param {string} messageId one of several siblings, whose branch is to be shown */
+  async showBranch(messageId) {
+    const { currentId } = this.state;
+    if (currentId === null) return;
+    const { leafId, isKnown } = newestBelow(this.chat.transcript(currentId), messageId);
+    if (isKnown) this.chat.update(currentId, (transcript) => withLeaf(transcript, leafId));
+    await this.chat.load(currentId, messageId);
+  }
+
+  async loadEarlier() {
+    const { currentId } = this.state;
+    if (currentId !== null) await this.chat.loadEarlier(currentId);
+  }
+
+  async loadMoreConversations() {
+    await this.chat.loadMoreConversations();
+  }
+
+  /**
+   * @param {Conversation} conversation
+   * @param {string} title
+   */
+  async rename(conversation, title) {
+    await this.chat.attempt(async () => {
+      // The newest version is asked for first: another device may have renamed it, and this is a wish for its title only.
+      const { version } = await this.chat.api.conversation(conversation.id);
+      this.chat.conversationChanged(await this.chat.api.renameConversation(conversation.id, version, title));
+      this.chat.outside.tellTabs("conversations");
+    });
+  }
+
+  /** @param {Conversation} conversation */
+  async remove(conversation) {
+    await this.chat.attempt(async () => {
+      await this.chat.api.deleteConversation(conversation.id);
+      this.chat.forget(conversation.id);
+      this.chat.outbox.putDraft(conversation.id, "");
+      if (this.state.currentId === conversation.id) this.open(null);
+      this.chat.outside.tellTabs("conversations");
+    });
+  }
+
+  /** @param {string | null} conversationId */
+  open(conversationId) {
+    if (conversationId === null && this.state.currentId !== null) this.chat.store.set({ threadId: newId() });
+    this.chat.open(conversationId);
+    this.chat.outside.showAddress(conversationId);
+  }
+
+  /** @param {string | null} conversationId */
+  draft(conversationId) {
+    return this.chat.outbox.draft(conversationId);
+  }
+
+  /**
+   * @param {string | null} conversationId
+   * @param {string} text
+   */
+  putDraft(conversationId, text) {
+    try {
+      this.chat.outbox.putDraft(conversationId, text);
+    } catch {
+      // A full storage only means that this draft does not outlast a reload.
+    }
+  }
+
+  dismissNotice() {
+    this.chat.store.set({ notice: null });
+  }
+}

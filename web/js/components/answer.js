@@ -1,0 +1,82 @@
+/**
+ * One answer: its text as it grows, the plain truth about its state, and what can be done with it.
+ *
+ * @import { Commands } from "../commands.js"
+ * @import { Message } from "../wire.d.ts"
+ */
+
+import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
+import { html, memo } from "../html.js";
+import { isFinal } from "../message.js";
+import { AnswerState } from "./answer_state.js";
+import { BranchArrows } from "./branch_arrows.js";
+import { CopyButton } from "./copy_button.js";
+import { Icon } from "./icon.js";
+import { Markdown } from "./markdown_view.js";
+
+/**
+ * @typedef {object} Props
+ * @property {Message} message
+ * @property {Commands} commands
+ * @property {boolean} isConnected
+ * @property {number} siblingIndex
+ * @property {number} siblingCount
+ * @property {string | null} previousId
+ * @property {string | null} nextId
+ */
+
+export const Answer = memo(
+  /** @param {Props} props */ (props) => {
+    const { message, commands, isConnected } = props;
+    const body = useRef(/** @type {any} */ (null));
+    useLayoutEffect(() => {
+      if (body.current) body.current.rawText = message.content;
+    });
+    const isOver = isFinal(message);
+    return html`
+      <article
+        class="message from-assistant"
+        data-message-id=${message.id}
+        data-role="assistant"
+        data-status=${message.status}
+        aria-label="Kvasir said"
+        aria-busy=${isOver ? null : "true"}
+      >
+        <div class="prose ${isOver ? "" : "is-growing"}" ref=${body}>
+          <${Markdown} text=${message.content} isGrowing=${!isOver} />
+        </div>
+        <${AnswerState} message=${message} isConnected=${isConnected} onRegenerate=${() => commands.regenerate(message)} />
+        ${isOver &&
+        html`
+          <div class="actions">
+            <${BranchArrows} ...${props} />
+            ${message.content !== "" && html`<${CopyButton} text=${message.content} label="Copy answer" />`}
+            <button
+              type="button"
+              class="icon-button"
+              aria-label="Regenerate answer"
+              title="Regenerate answer"
+              onClick=${() => commands.regenerate(message)}
+            >
+              <${Icon} name="refresh" />
+            </button>
+            <${Cost} message=${message} />
+          </div>
+        `}
+      </article>
+    `;
+  },
+);
+
+/** What the answer cost, for those who want to know. @param {{message: Message}} props */
+function Cost({ message: { usage } }) {
+  if (!usage || !usage.output_tokens) return null;
+  const tokens = `${usage.output_tokens} ${usage.output_tokens === 1 ? "token" : "tokens"}`;
+  const first = usage.ttft_ms === null ? "" : `, the first after ${seconds(usage.ttft_ms)}`;
+  return html`<span class="cost">${tokens}${first}</span>`;
+}
+
+/** @param {number} ms */
+function seconds(ms) {
+  return ms < 995 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

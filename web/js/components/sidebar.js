@@ -1,0 +1,84 @@
+/**
+ * The list of conversations with what can be done to them, and who is signed in.
+ *
+ * @import { Commands } from "../commands.js"
+ * @import { ConversationList } from "../conversations.js"
+ * @import { Conversation } from "../wire.d.ts"
+ */
+
+import { useState } from "../../vendor/preact/hooks.js";
+import { byAge } from "../conversations.js";
+import { html, memo } from "../html.js";
+import { ConfirmDialog } from "./confirm_dialog.js";
+import { ConversationRow } from "./conversation_row.js";
+import { Icon, Mark } from "./icon.js";
+
+/**
+ * @typedef {object} Props
+ * @property {ConversationList} list
+ * @property {string | null} currentId
+ * @property {string} username
+ * @property {Commands} commands
+ * @property {() => void} onChosen
+ * @property {() => void} onSignOut
+ */
+
+export const Sidebar = memo(
+  /** @param {Props} props */ ({ list, currentId, username, commands, onChosen, onSignOut }) => {
+    const [doomed, setDoomed] = useState(/** @type {Conversation | null} */ (null));
+    const remove = () => {
+      if (doomed) void commands.remove(doomed);
+      setDoomed(null);
+    };
+    const startNew = () => {
+      commands.open(null);
+      onChosen();
+    };
+    return html`
+      <div class="brand"><${Mark} /><span>Kvasir</span></div>
+      <button type="button" class="button new-chat" title="New chat (Ctrl K)" onClick=${startNew}>
+        <${Icon} name="plus" />New chat
+      </button>
+      <nav class="conversations" aria-label="Conversations">
+        ${list.isLoaded && list.items.length === 0 && html`<p class="conversations-empty">Your conversations will be listed here.</p>`}
+        ${byAge(list.items, new Date()).map(
+          ({ title, items }) => html`
+            <section key=${title} aria-label=${title}>
+              <h2>${title}</h2>
+              <ul>
+                ${items.map(
+                  (conversation) => html`<${ConversationRow}
+                    key=${conversation.id}
+                    conversation=${conversation}
+                    isCurrent=${conversation.id === currentId}
+                    commands=${commands}
+                    onChosen=${onChosen}
+                    onRemove=${setDoomed}
+                  />`,
+                )}
+              </ul>
+            </section>
+          `,
+        )}
+        ${list.cursor !== null &&
+        html`<button type="button" class="button more" onClick=${() => commands.loadMoreConversations()}>Show older</button>`}
+      </nav>
+      <footer class="account">
+        <span class="account-name" title=${username}>${username}</span>
+        <button type="button" class="icon-button" aria-label="Sign out" title="Sign out" onClick=${onSignOut}>
+          <${Icon} name="leave" />
+        </button>
+      </footer>
+      ${doomed &&
+      html`
+        <${ConfirmDialog}
+          title="Delete this conversation?"
+          text=${`“${doomed.title || "New conversation"}” and all its messages will be gone for good.`}
+          action="Delete"
+          onConfirm=${remove}
+          onCancel=${() => setDoomed(null)}
+        />
+      `}
+    `;
+  },
+);

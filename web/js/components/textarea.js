@@ -1,0 +1,21 @@
+/** What the composer and the editor of a message have in common. */
+
+/**
+ * Makes a text area as high as its text; the style sheet sets the limit.
+ *
+ * @param {HTMLTextAreaElement | null} area
+ */
+export function fitHeight(area) {
+  if (!area) return;
+  area.style.height = "auto";
+  area.style.height = `${area.scrollHeight + area.offsetHeight - area.clientHeight}px`;
+}
+
+/**
+ * Enter sends. Not with Shift, and not where it only accepts a word of an input method (229 is how Safari says so).
+ *
+ * @param {KeyboardEvent} event
+ */
+export function isSendKey(event) {
+  return event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing && event.keyCode !== 229;
+}

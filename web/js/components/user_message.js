@@ -1,0 +1,90 @@
+/**
+ * What the person said: a bubble with their words as they typed them, which they can word anew (that makes a branch).
+ *
+ * @import { Commands } from "../commands.js"
+ * @import { Message } from "../wire.d.ts"
+ */
+
+import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { html, memo } from "../html.js";
+import { BranchArrows } from "./branch_arrows.js";
+import { CopyButton } from "./copy_button.js";
+import { Icon } from "./icon.js";
+import { fitHeight, isSendKey } from "./textarea.js";
+
+/**
+ * @typedef {object} Props
+ * @property {Message} message
+ * @property {Commands} commands
+ * @property {number} siblingIndex
+ * @property {number} siblingCount
+ * @property {string | null} previousId
+ * @property {string | null} nextId
+ */
+
+export const UserMessage = memo(
+  /** @param {Props} props */ (props) => {
+    const { message, commands } = props;
+    const [isEditing, setEditing] = useState(false);
+    const body = useRef(/** @type {any} */ (null));
+    useLayoutEffect(() => {
+      if (body.current) body.current.rawText = message.content;
+    });
+    if (isEditing) {
+      return html`<${Editor} message=${message} commands=${commands} onDone=${() => setEditing(false)} />`;
+    }
+    return html`
+      <article class="message from-user" data-message-id=${message.id} data-role="user" aria-label="You said">
+        <div class="bubble" dir="auto" ref=${body}>${message.content}</div>
+        <div class="actions">
+          <${BranchArrows} ...${props} />
+          <${CopyButton} text=${message.content} label="Copy message" />
+          <button type="button" class="icon-button" aria-label="Edit message" title="Edit message" onClick=${() => setEditing(true)}>
+            <${Icon} name="pencil" />
+          </button>
+        </div>
+      </article>
+    `;
+  },
+);
+
+/** @param {{message: Message, commands: Commands, onDone: () => void}} props */
+function Editor({ message, commands, onDone }) {
+  const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const [text, setText] = useState(message.content);
+  useLayoutEffect(() => {
+    area.current?.focus();
+    area.current?.setSelectionRange(message.content.length, message.content.length);
+  }, []);
+  useLayoutEffect(() => fitHeight(area.current), [text]);
+  const isSendable = text.trim() !== "" && text !== message.content;
+  const submit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (isSendable && commands.edit(message, text)) onDone();
+  };
+  const keyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (isSendKey(event)) submit(event);
+    if (event.key === "Escape") {
+      // Esc also stops an answer; here it means: leave the words as they were.
+      event.stopPropagation();
+      onDone();
+    }
+  };
+  return html`
+    <form class="message from-user editor" data-message-id=${message.id} onSubmit=${submit}>
+      <textarea
+        ref=${area}
+        dir="auto"
+        rows="1"
+        aria-label="Edit message"
+        value=${text}
+        onInput=${(/** @type {any} */ event) => setText(event.target.value)}
+        onKeyDown=${keyDown}
+      ></textarea>
+      <div class="editor-buttons">
+        <button type="button" class="button" onClick=${onDone}>Cancel</button>
+        <button type="submit" class="button button-primary" disabled=${!isSendable}>Send</button>
+      </div>
+    </form>
+  `;
+}

@@ -1,0 +1,117 @@
+/**
+ * Who is signed in on this page: finds out at the start, signs in and out, and gives the signed-in person a `Chat`.
+ *
+ * @import { Api } from "./api.js"
+ * @import { Chat } from "./chat.js"
+ * @import { Store } from "./store.js"
+ * @import { State } from "./state.js"
+ * @import { User } from "./wire.d.ts"
+ */
+
+import { Refusal } from "./api.js";
+import { EMPTY_LIST } from "./conversations.js";
+
+export const ENDED_NOTICE = "Your sign-in has ended. Sign in again to go on.";
+const EXPIRED_NOTICE =
+  "This sign-in link has been used or is too old. Each link works once. Restart the server for a new one, or sign in with your password.";
+
+export class Session {
+  /**
+   * @param {Api} api
+   * @param {Store<State>} store
+   * @param {object} outside
+   * @param {(user: User, session: Session) => Chat} outside.makeChat
+   * @param {(message: string) => void} outside.tellTabs
+   */
+  constructor(api, store, outside) {
+    this.api = api;
+    this.store = store;
+    this.outside = outside;
+    /** @type {Chat | null} */
+    this.chat = null;
+  }
+
+  /** @param {string} query the page's query string, which says how a sign-in link went */
+  async start(query) {
+    const isExpired = new URLSearchParams(query).get("signin") === "expired";
+    this.store.set({ phase: "starting" });
+    try {
+      this.begin(await this.api.me());
+      if (isExpired) this.store.set({ notice: "That sign-in link was used before, but you are still signed in." });
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) {
+        this.store.set({ phase: "signed_out", signInNotice: isExpired ? EXPIRED_NOTICE : null });
+      } else {
+        this.store.set({ phase: "unreachable" });
+      }
+    }
+  }
+
+  /**
+   * @param {string} username
+   * @param {string} password
+   * @returns {Promise<string | null>} what went wrong, in words
+   */
+  async signIn(username, password) {
+    try {
+      const { user } = await this.api.signIn(username, password);
+      this.begin(user);
+      this.outside.tellTabs("signed-in");
+      return null;
+    } catch (problem) {
+      if (!(problem instanceof Refusal)) return "The server cannot be reached. Try again in a moment.";
+      if (problem.status === 401) return "The name or the password is not right.";
+      if (problem.status === 429) return `Too many tries. Wait ${problem.retryAfterS ?? 60} seconds, then try again.`;
+      return problem.detail;
+    }
+  }
+
+  async signOut() {
+    try {
+      await this.api.signOut();
+    } catch (problem) {
+      if (!(problem instanceof Refusal && problem.status === 401)) {
+        this.store.set({ notice: "You are still signed in: the server cannot be reached. Try again." });
+        return;
+      }
+    }
+    this.chat?.outbox.clear();
+    this.end(null);
+    this.outside.tellTabs("signed-out");
+  }
+
+  /** Asks whether the sign-in still holds, after a sign that it may not. */
+  async check() {
+    try {
+      const user = await this.api.me();
+      if (this.store.state.user?.id !== user.id) this.begin(user);
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) this.end(ENDED_NOTICE);
+    }
+  }
+
+  /** @param {string | null} notice */
+  end(notice) {
+    if (this.store.state.phase === "signed_out") return;
+    this.chat?.stop();
+    this.chat = null;
+    this.store.set({
+      phase: "signed_out",
+      signInNotice: notice,
+      user: null,
+      list: EMPTY_LIST,
+      transcripts: new Map(),
+      unsent: [],
+      problem: null,
+      notice: null,
+    });
+  }
+
+  /** @param {User} user */
+  begin(user) {
+    this.chat?.stop();
+    this.store.set({ phase: "signed_in", signInNotice: null, user });
+    this.chat = this.outside.makeChat(user, this);
+    this.chat.start();
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * What the page knows, as one value: its shape and its beginning. Pure.
+ *
+ * @import { ConversationList } from "./conversations.js"
+ * @import { Connection } from "./socket.js"
+ * @import { Transcript } from "./transcript.js"
+ * @import { Unsent, User } from "./wire.d.ts"
+ */
+
+import { EMPTY_LIST } from "./conversations.js";
+
+/**
+ * `currentId` is the conversation that is shown, null a new one, which `threadId` names until it has an id. `problem` says
+ * why it cannot be shown. `notice` is one sentence for a moment; `announcement` is for screen readers only.
+ *
+ * @typedef {object} State
+ * @property {"starting" | "unreachable" | "signed_out" | "signed_in"} phase
+ * @property {string | null} signInNotice
+ * @property {User | null} user
+ * @property {Connection} connection
+ * @property {ConversationList} list
+ * @property {string | null} currentId
+ * @property {string} threadId
+ * @property {ReadonlyMap<string, Transcript>} transcripts
+ * @property {string | null} problem
+ * @property {readonly Unsent[]} unsent
+ * @property {string | null} notice
+ * @property {string} announcement
+ */
+
+/**
+ * @param {string} threadId
+ * @returns {State}
+ */
+export function initialState(threadId) {
+  return {
+    phase: "starting",
+    signInNotice: null,
+    user: null,
+    connection: "closed",
+    list: EMPTY_LIST,
+    currentId: null,
+    threadId,
+    transcripts: new Map(),
+    problem: null,
+    unsent: [],
+    notice: null,
+    announcement: "",
+  };
+}
+
+/**
+ * The messages that wait in what is shown, in the order they were written.
+ *
+ * @param {State} state
+ */
+export function unsentHere({ unsent, currentId, threadId }) {
+  return unsent.filter((one) =>
+    currentId === null ? one.conversation_id === null && one.thread_id === threadId : one.conversation_id === currentId,
+  );
+}
