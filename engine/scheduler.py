@@ -203,7 +203,8 @@ class Scheduler:
             room = (len(sequence.pages) + at_least + spare) * PAGE_TOKENS - sequence.num_computed
             end = sequence.num_computed + min(share, room)
             spare -= max(0, pages_for(end) - len(sequence.pages) - at_least)
-            yield Scheduled(sequence, sequence.num_computed, end)
+            if end > sequence.num_computed:
+                yield Scheduled(sequence, sequence.num_computed, end)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,165 @@
+"""A model small enough to check by hand: its next token depends on every token before it, read through the block tables.
+
+A wrong slot, block table, position or context length therefore changes the answer, and `reference_ids` says what is right
+without any cache. The tokenizer knows bytes, a few longer pieces, and one end token.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from engine.config import PAGE_TOKENS, EngineConfig
+from engine.core import Engine
+from engine.kv_cache import KVCache, KVSpec
+from engine.model.batch import ForwardBatch
+from engine.model.loader import LoadedModel
+from engine.pages import PagePool
+from engine.runner import Runner
+from engine.sampler import Sampler
+from engine.scheduler import Scheduler
+from engine.types import GenerationRequest, ModelInfo, RequestId, Role, SamplingParams, Turn
+
+PIECES = [bytes([value]) for value in range(256)] + [
+    b" hello",
+    b" world",
+    "€".encode()[:2],
+    "😀".encode(),
+    b"ab",
+    b"  ",
+]
+END = len(PIECES)
+VOCABULARY = len(PIECES) + 1
+LOGITS = VOCABULARY + 5
+"""Like many models, this one has rows in its head that stand for no token."""
+SPEC = KVSpec(layers=1, kv_heads=1, head_size=2, dtype=torch.float32)
+MODULUS = 1_000_003
+
+
+class TinyDetokenizer:
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        return self._decoder.decode(PIECES[token_id] if token_id < END else b"")
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+class TinyTokenizer:
+    def __init__(self, end_token_ids: frozenset[int] = frozenset({END})) -> None:
+        self.end_token_ids = end_token_ids
+        self.vocabulary_size = VOCABULARY
+
+    def encode_turns(self, turns: Sequence[Turn]) -> list[int]:
+        ids: list[int] = []
+        for turn in turns:
+            ids += turn.role.value[:1].encode()
+            ids += turn.token_ids if turn.token_ids is not None else turn.text.encode()
+            ids.append(END)
+        return [*ids, *b"a"]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return b"".join(PIECES[token] for token in ids if token < END).decode(errors="replace")
+
+    def detokenizer(self) -> TinyDetokenizer:
+        return TinyDetokenizer()
+
+
+class TinyDecoder:
+    """Keys hold (token, position) and nothing else; a place that was not written for this sequence is noticed."""
+
+    def __init__(self) -> None:
+        self.batches: list[ForwardBatch] = []
+        self.before_forward: Callable[[ForwardBatch], None] = lambda batch: None
+
+    def forward(self, batch: ForwardBatch, cache: KVCache) -> torch.Tensor:
+        self.batches.append(batch)
+        self.before_forward(batch)
+        keys = cache.keys[0].view(-1, 2)
+        keys[batch.slots] = torch.stack([batch.token_ids, batch.positions], dim=1).to(keys.dtype)
+        logits = []
+        starts = batch.query_starts.tolist()
+        for row in batch.logit_rows.tolist():
+            owner = next(index for index in range(len(starts) - 1) if row < starts[index + 1])
+            length = int(batch.context_lens[owner]) - (starts[owner + 1] - 1 - row)
+            places = torch.arange(length)
+            slots = batch.block_tables[owner][places // PAGE_TOKENS] * PAGE_TOKENS + places % PAGE_TOKENS
+            tokens, positions = keys[slots].to(torch.int64).unbind(dim=1)
+            assert positions.tolist() == list(range(length)), "a slot of this sequence holds something else"
+            logits.append(tiny_logits(tokens.tolist()))
+        return torch.stack(logits) if logits else torch.empty(0, LOGITS)
+
+
+def tiny_logits(tokens: Sequence[int]) -> torch.Tensor:
+    """Logits that every token and its place decide; those of ids that do not exist are the largest."""
+    state = 1
+    for token in tokens:
+        state = (state * 31 + token + 7) % MODULUS
+    logits = ((torch.arange(1, LOGITS + 1) * (state + 1) * 7919) % MODULUS).float() / MODULUS * 8
+    logits[VOCABULARY:] = 100.0
+    return logits
+
+
+def reference_ids(
+    prompt_ids: Sequence[int], max_tokens: int, *, stop_at: frozenset[int] = frozenset({END})
+) -> list[int]:
+    """Greedy ids by the definition: the whole history each time. The end token is included."""
+    tokens = list(prompt_ids)
+    while len(tokens) < len(prompt_ids) + max_tokens:
+        tokens.append(int(tiny_logits(tokens)[:VOCABULARY].argmax()))
+        if tokens[-1] in stop_at:
+            break
+    return tokens[len(prompt_ids) :]
+
+
+def tiny_engine(
+    *,
+    num_pages: int = 64,
+    context_tokens: int = 512,
+    max_step_tokens: int = 32,
+    max_running: int = 8,
+    clock: Callable[[], float] = lambda: 0.0,
+    decoder: TinyDecoder | None = None,
+    tokenizer: TinyTokenizer | None = None,
+) -> Engine:
+    """The real engine around the tiny model, to be stepped by a test."""
+    tokenizer = tokenizer or TinyTokenizer()
+    scheduler = Scheduler(
+        PagePool(num_pages),
+        max_context_tokens=context_tokens,
+        max_step_tokens=max_step_tokens,
+        max_running=max_running,
+    )
+    runner = Runner(
+        decoder or TinyDecoder(),
+        KVCache.for_spec(SPEC, num_pages),
+        Sampler(VOCABULARY, tokenizer.end_token_ids),
+    )
+    return Engine(scheduler, runner, tokenizer, clock)
+
+
+def tiny_info(context_tokens: int = 512) -> ModelInfo:
+    return ModelInfo("tiny", "TinyForCausalLM", 0, context_tokens, VOCABULARY, "fp32", "reference", "tiny")
+
+
+def load_tiny_model(config: EngineConfig, on_progress: Callable[[str], None]) -> LoadedModel:
+    """What `LocalEngine` takes instead of the loader of real models."""
+    on_progress("loading nothing")
+    return LoadedModel(TinyDecoder(), TinyTokenizer(), tiny_info(), SPEC)
+
+
+def tiny_config(**changes: int) -> EngineConfig:
+    return EngineConfig(
+        Path("tiny"), "tiny", **{"kv_memory_bytes": 64 * KVCache.bytes_per_page(SPEC), "threads": 1, **changes}
+    )
+
+
+def request(name: str, text: str = "hi", **sampling: object) -> GenerationRequest:
+    """One user turn; greedy and 16 tokens long unless said otherwise."""
+    params = SamplingParams(**{"temperature": 0.0, "max_tokens": 16, **sampling})
+    return GenerationRequest(RequestId(name), (Turn(Role.USER, text),), params)
