@@ -2,7 +2,7 @@
 
 SQLite gets two engines, because a read that turns into a write fails under load whatever the busy timeout: `reader` with
 several connections that cannot write, and `writer` with exactly one that takes the write lock at BEGIN. On PostgreSQL both
-names are one engine. A unit of work is short: never hold one while an answer streams.
+names share one pool. A unit of work is short: never hold one while an answer streams.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Database:
             _prepare_sqlite(self.reader, read_only=True)
             _prepare_sqlite(self.writer, read_only=False)
         else:
-            self.reader = self.writer = create_async_engine(
-                self.url, pool_size=pool, pool_pre_ping=True, **ENGINE_OPTIONS
-            )
+            self.writer = create_async_engine(self.url, pool_size=pool, pool_pre_ping=True, **ENGINE_OPTIONS)
+            # The same pool. Without this, two statements of one unit of work could see two different moments.
+            self.reader = self.writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncSession]:
@@ -98,9 +98,9 @@ class Database:
 
     async def close(self) -> None:
         """Give every connection back."""
-        await self.reader.dispose()
-        if self.writer is not self.reader:
-            await self.writer.dispose()
+        await self.writer.dispose()
+        if self.is_sqlite:
+            await self.reader.dispose()
 
 
 async def insert_if_absent(session: AsyncSession, model: type[Base], values: Mapping[str, object]) -> bool:

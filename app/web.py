@@ -48,7 +48,7 @@ PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-LINK_FAILED = "/?sign_in=failed"
+LINK_FAILED = "/?signin=expired"
 """Where a link that does not work (any more) leads: the page then says so above the sign-in form."""
 
 

@@ -1,0 +1,76 @@
+"""Fixtures of the whole suite. A test that takes `database_url` runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.database import Database
+from tests.support.client import RunningApp, running_app
+from tests.support.clock import SteppedClock
+from tests.support.database import PostgresDatabases, SQLiteDatabases
+from tests.support.postgres import PostgresCluster
+
+BACKENDS = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(scope="session")
+def postgres_cluster() -> Iterator[PostgresCluster]:
+    """One PostgreSQL for the session, started when the first test asks for it."""
+    cluster = PostgresCluster()
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_cluster: PostgresCluster) -> PostgresDatabases:
+    return PostgresDatabases(postgres_cluster)
+
+
+@pytest.fixture(scope="session")
+def sqlite_databases(tmp_path_factory: pytest.TempPathFactory) -> SQLiteDatabases:
+    return SQLiteDatabases(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture
+def sqlite_url(sqlite_databases: SQLiteDatabases, tmp_path: Path) -> str:
+    """A migrated SQLite database of this test's own."""
+    return sqlite_databases.create(tmp_path)
+
+
+@pytest.fixture
+def postgres_url(postgres_databases: PostgresDatabases) -> Iterator[str]:
+    """A migrated PostgreSQL database of this test's own."""
+    url = postgres_databases.create()
+    yield url
+    postgres_databases.drop(url)
+
+
+@pytest.fixture(params=BACKENDS)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database of this test's own; the test runs once per kind."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An open database of this test's own."""
+    database = Database(database_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+async def running(tmp_path: Path, database_url: str, clock: SteppedClock) -> AsyncIterator[RunningApp]:
+    """The application, on both databases, with an engine that answers when told."""
+    async with running_app(tmp_path, database_url, clock=clock) as app:
+        yield app

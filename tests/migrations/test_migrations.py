@@ -1,0 +1,150 @@
+"""The schema's history, on both databases."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+
+import app
+from app import migrate
+from app.tables import METADATA
+from tests.conftest import BACKENDS
+from tests.support.postgres import PostgresCluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=BACKENDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without any table."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'new folder' / '50%.sqlite3'}"
+        return
+    cluster: PostgresCluster = request.getfixturevalue("postgres_cluster")
+    url = cluster.create_database()
+    yield url
+    cluster.drop_database(url)
+
+
+def tables(url: str) -> set[str]:
+    engine = create_engine(migrate._sync_url(url))
+    try:
+        return set(inspect(engine).get_table_names()) - {"alembic_version"}
+    finally:
+        engine.dispose()
+
+
+def test_an_empty_database_gets_every_table(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    assert tables(empty_url) == set(METADATA.tables)
+
+
+def test_models_and_migrations_agree(empty_url: str) -> None:
+    """open-webui/open-webui#26163: models and migrations drifted apart."""
+    migrate.upgrade(empty_url)
+    assert migrate.check(empty_url) == []
+
+
+def test_every_index_and_constraint_has_the_name_the_models_give_it(empty_url: str) -> None:
+    """SQLite's batch mode cannot drop a constraint without a name (sqlalchemy/alembic#1195)."""
+    migrate.upgrade(empty_url)
+    engine = create_engine(migrate._sync_url(empty_url))
+    try:
+        inspector = inspect(engine)
+        for name, table in METADATA.tables.items():
+            assert {index["name"] for index in inspector.get_indexes(name)} >= {index.name for index in table.indexes}
+            assert inspector.get_pk_constraint(name)["name"] == f"pk_{name}"
+            assert all(key["name"] for key in inspector.get_foreign_keys(name))
+            assert all(constraint["name"] for constraint in inspector.get_unique_constraints(name))
+    finally:
+        engine.dispose()
+
+
+def test_a_database_that_is_behind_is_told_what_to_do(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    migrate.downgrade(empty_url, "base")
+    assert migrate.check(empty_url) == [
+        f"the database is at revision none, this version needs {migrate.head_revision()}: run `kvasir db upgrade`"
+    ]
+
+
+def test_a_schema_that_was_changed_by_hand_is_noticed(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    engine = create_engine(migrate._sync_url(empty_url))
+    with engine.begin() as connection:
+        connection.execute(text("DROP INDEX ix_credentials_expires_at"))
+    engine.dispose()
+    (difference,) = migrate.check(empty_url)
+    assert "ix_credentials_expires_at" in difference
+
+
+def test_every_revision_goes_down_and_up_again(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    migrate.downgrade(empty_url, "base")
+    assert tables(empty_url) == set()
+    migrate.upgrade(empty_url)
+    assert migrate.check(empty_url) == []
+
+
+def test_upgrading_twice_changes_nothing(empty_url: str) -> None:
+    migrate.upgrade(empty_url)
+    migrate.upgrade(empty_url)
+    assert migrate.current_revision(empty_url) == migrate.head_revision()
+
+
+def test_four_processes_that_start_at_once_migrate_once_and_all_get_ready(empty_url: str) -> None:
+    """open-webui/open-webui#21349: replicas migrated at once and tables were missing."""
+    code = f"from app import migrate; migrate.upgrade({empty_url!r}); print(migrate.check({empty_url!r}))"
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    outcomes = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4, outcomes
+    assert [output.strip() for output, _ in outcomes] == ["[]"] * 4
+
+
+def test_a_failing_upgrade_leaves_the_database_as_it_was(empty_url: str) -> None:
+    if empty_url.startswith("sqlite"):
+        Path(empty_url.removeprefix("sqlite:///")).parent.mkdir()
+    engine = create_engine(migrate._sync_url(empty_url))
+    with engine.begin() as connection:
+        # In the way of one of the last tables the first revision makes.
+        connection.execute(text("CREATE TABLE response_logs (nonsense INTEGER)"))
+    engine.dispose()
+    with pytest.raises(Exception, match="response_logs"):
+        migrate.upgrade(empty_url)
+    assert tables(empty_url) == {"response_logs"}
+    assert migrate.current_revision(empty_url) is None
+
+
+def test_the_history_has_one_beginning_and_one_end() -> None:
+    script = ScriptDirectory.from_config(migrate._config(None))
+    assert len(script.get_bases()) == 1
+    assert len(script.get_heads()) == 1
+
+
+def test_every_module_of_tables_is_part_of_the_schema() -> None:
+    folder = Path(app.__path__[0])
+    modules = {f"app.{path.parent.name}.models" for path in folder.glob("*/models.py")}
+    before = set(METADATA.tables)
+    for module in modules:
+        importlib.import_module(module)
+    assert set(METADATA.tables) == before
+    assert {table.name for table in METADATA.sorted_tables} == before
