@@ -1,0 +1,45 @@
+"""`kvasir model pull|list`: the models in the data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from app.cli.pull_progress import PullProgress
+from app.cli.startup import Refused, data_option, make_data_folder, read_settings
+from engine.errors import ModelError
+from engine.model.registry import list_models, pull_model
+
+
+@click.group()
+def model() -> None:
+    """Fetch and list models."""
+
+
+@model.command()
+@click.argument("name", required=False)
+@data_option
+def pull(name: str | None, data: Path | None) -> None:
+    """Fetch and prepare the model NAME, so that a start has nothing left to do.
+
+    NAME is what `kvasir serve --model` takes: auto (the bundled model), a folder with safetensors, a GGUF file, or a hub id
+    ORG/NAME or modelscope:ORG/NAME. Without NAME it is the one of the settings.
+    """
+    settings = read_settings(data=data)
+    make_data_folder(settings.data)
+    with PullProgress() as progress:
+        try:
+            folder = pull_model(name or settings.model, settings.data / "models", on_progress=progress)
+        except ModelError as error:
+            raise Refused(str(error)) from None
+    click.echo(f"{name or settings.model} is ready in {folder}")
+
+
+@model.command("list")
+@data_option
+def list_(data: Path | None) -> None:
+    """List the models that are in the data folder."""
+    settings = read_settings(data=data)
+    for found in list_models(settings.data / "models"):
+        click.echo(found)
