@@ -1,19 +1,199 @@
-"""Finds the model a person named, and fetches it when it is not here yet."""
+"""Finds the model a person named, and fetches and prepares it when it is not here yet.
+
+Called by `kvasir serve`, `kvasir model` and `kvasir doctor`, never by the engine: what these functions return is a folder that
+the loader reads without any further work. In the models folder:
+
+    smollm2-135m-instruct/     the bundled model (`auto`)
+    gguf-0123456789abcdef/     the converted tokenizer of a GGUF file that lies elsewhere
+    hub--ORG--NAME/            from Hugging Face; modelscope--ORG--NAME/ from ModelScope
+    .partial-…/                being made; becomes one of the above by renaming, so those are always whole
+
+One process at a time fetches; others wait for it and find the result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import fcntl
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-PullProgress = Callable[[str, int, int | None], None]
-"""Called with what is being done, the bytes done, and the bytes in all where they are known."""
+from engine.errors import ModelError
+from engine.model import bundled
+from engine.model.gguf_file import GgufFile
+from engine.model.gguf_folder import SOURCE_FILE, convert_tokenizer, gguf_of_folder, name_source
+from engine.model.hub import Hub, HuggingFace, ModelScope, fetch_from_hub
+from engine.model.pull_progress import PullProgress, folder_bytes
+from engine.tokenizer import TOKENIZER_FILE
+
+AUTO: Final = "auto"
+BUNDLED_FOLDER: Final = "smollm2-135m-instruct"
+PARTIAL_PREFIX: Final = ".partial-"
+LOCK_FILE: Final = ".lock"
+MODELSCOPE_PREFIX: Final = "modelscope:"
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledModel:
+    """A model in the models folder."""
+
+    name: str
+    path: Path
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a name stands for: its folder, whether that folder is whole, and how to fill an empty one."""
+
+    title: str
+    folder: Path
+    is_whole: Callable[[], bool]
+    fill: Callable[[Path, PullProgress], None] | None
 
 
 def resolve_model(name: str, models_folder: Path) -> Path:
     """The folder for `EngineConfig.model_path`, from what is on this machine. Raises ModelError."""
-    raise NotImplementedError
+    wanted = _wanted(name, models_folder)
+    if not wanted.is_whole():
+        raise ModelError(f"{wanted.title} has not been fetched yet, or is damaged; `kvasir model pull` fetches it")
+    return wanted.folder
 
 
 def pull_model(name: str, models_folder: Path, *, on_progress: PullProgress | None = None) -> Path:
-    """Fetch and prepare the model where that is still to be done, and return the folder `resolve_model` would."""
-    raise NotImplementedError
+    """Fetch and prepare the model where that is still to be done, and return its folder. Raises ModelError."""
+    report = on_progress or (lambda _what, _done, _total: None)
+    wanted = _wanted(name, models_folder)
+    if wanted.is_whole():
+        return wanted.folder
+    assert wanted.fill is not None, "a local folder is always whole"
+    try:
+        with _alone_in(models_folder, report):
+            if not wanted.is_whole():
+                _make(wanted, wanted.fill, report)
+    except OSError as problem:
+        full = "its disk is full" if problem.errno == errno.ENOSPC else problem.strerror
+        raise ModelError(f"{models_folder} cannot take {wanted.title}: {full}") from None
+    return wanted.folder
+
+
+def model_title(name: str) -> str:
+    """The name clients see of the model that a person named."""
+    if name == AUTO:
+        return bundled.TITLE
+    if _is_hub_id(name):
+        return name.removeprefix(MODELSCOPE_PREFIX)
+    path = Path(name).resolve()
+    return path.stem if path.suffix == ".gguf" else path.name
+
+
+def installed_models(models_folder: Path) -> list[InstalledModel]:
+    """What has been fetched or prepared, by name. A GGUF file elsewhere counts with the file's path and size."""
+    found = []
+    for folder in sorted(path for path in models_folder.glob("[!.]*") if path.is_dir()):
+        if folder.name == BUNDLED_FOLDER:
+            found.append(InstalledModel(AUTO, folder, folder_bytes(folder)))
+        elif (folder / SOURCE_FILE).is_file():
+            path = gguf_of_folder(folder)
+            found.append(InstalledModel(str(path), folder, path.stat().st_size))
+        else:
+            hub, _, rest = folder.name.partition("--")
+            prefix = MODELSCOPE_PREFIX if hub == "modelscope" else ""
+            found.append(InstalledModel(prefix + rest.replace("--", "/", 1), folder, folder_bytes(folder)))
+    return found
+
+
+def _wanted(name: str, models_folder: Path) -> _Wanted:
+    if name == AUTO:
+        folder = models_folder / BUNDLED_FOLDER
+        return _Wanted(bundled.TITLE, folder, lambda: _bundled_is_whole(folder), _fill_bundled)
+    path = Path(name)
+    if path.is_dir():
+        return _wanted_folder(path, models_folder)
+    if path.is_file():
+        return _wanted_gguf(path, models_folder)
+    if _is_hub_id(name):
+        return _wanted_from_hub(name, models_folder)
+    raise ModelError(
+        f"{name} is no model: no folder, no GGUF file, and no hub id like ORG/NAME or {MODELSCOPE_PREFIX}ORG/NAME"
+    )
+
+
+def _wanted_folder(path: Path, models_folder: Path) -> _Wanted:
+    if not any(path.iterdir()):
+        raise ModelError(f"{path} is empty, and a model folder has at least config.json, weights and a tokenizer")
+    if not (path / "config.json").exists() and not (path / TOKENIZER_FILE).exists():
+        return _wanted_gguf(gguf_of_folder(path), models_folder)
+    return _Wanted(path.name, path, lambda: True, None)
+
+
+def _wanted_gguf(path: Path, models_folder: Path) -> _Wanted:
+    header = GgufFile(path).header_sha256
+    key = hashlib.sha256(f"{header} {path.resolve()}".encode()).hexdigest()[:16]
+    folder = models_folder / f"gguf-{key}"
+
+    def fill(partial: Path, report: PullProgress) -> None:
+        report("converting the tokenizer", 0, None)
+        convert_tokenizer(path, partial)
+        name_source(partial, path)
+
+    return _Wanted(path.name, folder, lambda: (folder / TOKENIZER_FILE).is_file(), fill)
+
+
+def _wanted_from_hub(name: str, models_folder: Path) -> _Wanted:
+    model_id = name.removeprefix(MODELSCOPE_PREFIX)
+    hub: Hub = ModelScope() if name.startswith(MODELSCOPE_PREFIX) else HuggingFace()
+    kind = "modelscope" if name.startswith(MODELSCOPE_PREFIX) else "hub"
+    folder = models_folder / f"{kind}--{model_id.replace('/', '--')}"
+
+    def fill(partial: Path, report: PullProgress) -> None:
+        fetch_from_hub(hub, model_id, partial, report)
+
+    return _Wanted(model_id, folder, folder.is_dir, fill)
+
+
+def _is_hub_id(name: str) -> bool:
+    return _HUB_ID.fullmatch(name.removeprefix(MODELSCOPE_PREFIX)) is not None and not Path(name).exists()
+
+
+def _bundled_is_whole(folder: Path) -> bool:
+    return (folder / TOKENIZER_FILE).is_file() and bundled.is_bundled_file(folder / bundled.GGUF_NAME)
+
+
+def _fill_bundled(partial: Path, report: PullProgress) -> None:
+    path = bundled.fetch_bundled(partial, report)
+    report("converting the tokenizer", 0, None)
+    convert_tokenizer(path, partial)
+
+
+def _make(wanted: _Wanted, fill: Callable[[Path, PullProgress], None], report: PullProgress) -> None:
+    """Fill a folder beside the wanted one, and rename it when it is complete."""
+    partial = wanted.folder.with_name(PARTIAL_PREFIX + wanted.folder.name)
+    if not wanted.folder.name.startswith(("hub--", "modelscope--")):
+        # Hubs go on where they stopped; the others begin anew.
+        shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(exist_ok=True)
+    fill(partial, report)
+    if wanted.folder.exists():
+        shutil.rmtree(wanted.folder)
+    partial.rename(wanted.folder)
+
+
+@contextmanager
+def _alone_in(models_folder: Path, report: PullProgress) -> Iterator[None]:
+    """Hold the models folder's lock. The system frees it when the process ends, however it ends."""
+    models_folder.mkdir(parents=True, exist_ok=True)
+    with (models_folder / LOCK_FILE).open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another process that fetches a model", 0, None)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
