@@ -11,6 +11,10 @@ class ModelError(EngineError):
     """A model file or folder that cannot be served; the message is one clear sentence for the person who chose it."""
 
 
+class ModelNotFetched(ModelError):
+    """A model that can only be served after it was fetched or prepared: `kvasir model pull` does that."""
+
+
 class EngineNotReady(EngineError):
     """The engine is still loading, has failed or was stopped."""
 
