@@ -9,7 +9,7 @@ import click
 from app.cli.pull_progress import PullProgress
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
 from engine.errors import ModelError
-from engine.model.registry import list_models, pull_model
+from engine.model.registry import installed_models, pull_model
 
 
 @click.group()
@@ -41,5 +41,8 @@ def pull(name: str | None, data: Path | None) -> None:
 def list_(data: Path | None) -> None:
     """List the models that are in the data folder."""
     settings = read_settings(data=data)
-    for found in list_models(settings.data / "models"):
-        click.echo(found)
+    found = installed_models(settings.data / "models")
+    for installed in found:
+        click.echo(f"{installed.name:40} {installed.size_bytes / 1e6:7.0f} MB  {installed.path}")
+    if not found:
+        click.echo("There are no models yet; `kvasir model pull` fetches the bundled one.", err=True)

@@ -13,7 +13,7 @@ from app.cli.database import database_differences
 from app.cli.findings import Finding, good, warning, wrong
 from app.cli.startup import Refused
 from app.settings import Settings
-from engine.errors import ModelError
+from engine.errors import ModelError, ModelNotFetched
 from engine.model.registry import resolve_model
 
 
@@ -60,15 +60,13 @@ def check_database(settings: Settings) -> Finding:
 
 
 def check_model(name: str, models: Path) -> Finding:
-    """Here, whole, and of a shape that can be served."""
+    """Here and whole; of the bundled one the sha256 is compared."""
     try:
         return good("model", f"{name}: {resolve_model(name, models)}")
+    except ModelNotFetched as error:
+        return warning("model", str(error), "`kvasir serve` does it too, at its start.")
     except ModelError as error:
-        if name == "auto" and not models.exists():
-            return warning(
-                "model", "the bundled model is not here yet", "`kvasir serve` or `kvasir model pull` fetches it."
-            )
-        return wrong("model", str(error), "Fetch it with `kvasir model pull`, or choose another one with --model.")
+        return wrong("model", str(error), "Choose another one with --model or KVASIR_MODEL.")
 
 
 def check_port(host: str, port: int) -> Finding:

@@ -1,0 +1,125 @@
+"""`kvasir serve`: puts the server together, the only place that knows which engine it runs on.
+
+    settings → data folder → database → model, as far as it can be judged → port → sign-in link → server │ model
+                                                                                                         │ fetched, loaded
+What can be known to be wrong is refused before the port opens, and what turns out to be wrong with the model later ends the
+server: in both cases one sentence and exit code 2, and never half a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import click
+import msgspec
+import structlog
+
+from app.asgi import create_app
+from app.cli.database import open_accounts, require_only_server, upgrade_database
+from app.cli.fetched_engine import FetchedEngine
+from app.cli.listen import listen
+from app.cli.pull_progress import PullProgress
+from app.cli.startup import Refused, data_option, make_data_folder, read_settings
+from app.identifiers import UserId
+from app.operations.logging import configure_logging
+from app.server import Server
+from app.settings import Settings
+from engine.config import EngineConfig
+from engine.errors import EngineNotReady, ModelError, ModelNotFetched
+from engine.local import LocalEngine
+from engine.model.registry import model_title, pull_model, resolve_model
+from engine.types import EngineState
+
+logger = structlog.stdlib.get_logger(__name__)
+
+
+@click.command()
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 8080]")
+@data_option
+@click.option("--model", help="auto, a folder with safetensors, a GGUF file, or a hub id.  [default: auto]")
+def serve(host: str | None, port: int | None, data: Path | None, model: str | None) -> None:
+    """Start the server.
+
+    The first start makes the data folder, the database and the account admin (with the password in
+    KVASIR_ADMIN_PASSWORD, or with none), and fetches the model. Every start prints a link that signs its reader in as
+    admin, once. Pages load at once; answers begin when the model is loaded, which /readyz tells.
+
+    Ctrl-C or SIGTERM lets running answers finish for a while; a second one ends at once.
+    """
+    settings = read_settings(host=host, port=port, data=data, model=model)
+    configure_logging(settings)
+    make_data_folder(settings.data)
+    require_only_server(settings)
+    upgrade_database(settings)
+    _require_plausible_model(settings)
+    with listen(settings.host, settings.port) as listener:
+        settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+        failure = asyncio.run(_serve(settings, listener))
+    if failure is not None:
+        raise Refused(failure)
+
+
+def models_folder(settings: Settings) -> Path:
+    """Where the models of a data folder are."""
+    return settings.data / "models"
+
+
+def _require_plausible_model(settings: Settings) -> None:
+    """What can be known to be wrong with the model without fetching or loading it. Raises Refused."""
+    try:
+        resolve_model(settings.model, models_folder(settings))
+    except ModelNotFetched:
+        logger.info("the model has to be fetched or prepared first", model=settings.model)
+    except ModelError as error:
+        raise Refused(str(error)) from None
+
+
+async def _serve(settings: Settings, listener: socket.socket) -> str | None:
+    """Serve until told to end; why it had to end by itself, as a sentence."""
+    async with open_accounts(settings) as accounts:
+        admin = await accounts.ensure_admin()
+        ticket = await accounts.make_sign_in_ticket(UserId(admin.id))
+    click.echo(f"Sign in: {settings.base_url}/?ticket={ticket}")
+
+    engine = FetchedEngine(lambda: _fetch_model(settings), lambda path: LocalEngine(_engine_config(settings, path)))
+    server = Server(create_app(settings, engine), settings)
+    watching = asyncio.create_task(_watch_loading(engine, server))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    if not server.started:
+        return "the server could not start; the log above says why"
+    return engine.failure if engine.state is EngineState.FAILED else None
+
+
+async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
+    """Say when the model is ready, and end the server when it never will be."""
+    try:
+        await engine.wait_ready()
+    except EngineNotReady:
+        server.should_exit = True
+        return
+    logger.info("ready", model=engine.model.name if engine.model else None)
+
+
+def _fetch_model(settings: Settings) -> Path:
+    with PullProgress() as progress:
+        return pull_model(settings.model, models_folder(settings), on_progress=progress)
+
+
+def _engine_config(settings: Settings, path: Path) -> EngineConfig:
+    return EngineConfig(
+        model_path=path,
+        model_name=model_title(settings.model),
+        weights=settings.weights,
+        threads=settings.threads or None,
+        kv_memory_bytes=settings.kv_memory_mib << 20,
+        max_step_tokens=settings.max_step_tokens,
+        max_running=settings.max_running,
+        max_waiting=settings.max_waiting,
+    )
