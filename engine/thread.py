@@ -122,7 +122,7 @@ class EngineThread:
             self.stats = EngineStats(EngineState.STOPPED)
         except ModelError as problem:
             self._fail(str(problem))
-        except Exception as problem:
+        except BaseException as problem:  # whatever ends this thread, the other side has to hear of it
             logger.exception("the engine thread failed")
             self._fail(f"The engine failed: {type(problem).__name__}: {problem}")
 

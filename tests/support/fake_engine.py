@@ -182,8 +182,9 @@ class FakeEngine:
         prompt_tokens = self._checked_prompt_tokens(request.turns)
         if request.request_id in self._waiting or request.request_id in self._running:
             raise ValueError(f"request {request.request_id} was submitted twice")
-        if len(self._waiting) >= self._max_waiting:
-            raise QueueFull(len(self._waiting), self._max_waiting, retry_after_s=1)
+        waiting = len(self._waiting) + len(self._running) - self._max_running
+        if waiting >= self._max_waiting:
+            raise QueueFull(waiting, self._max_waiting, retry_after_s=1)
         room = self._context_tokens - prompt_tokens
         self._waiting[request.request_id] = _Answer(
             request,
