@@ -21,7 +21,7 @@ LINE_EVERY = 0.25
 
 
 class PullProgress:
-    """Call it with what is being done, the bytes done, and the bytes in all. For one thread."""
+    """Call it with what is being done, the bytes done, and the bytes in all; from one thread at a time."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)

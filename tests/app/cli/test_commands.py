@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import COMMANDS, main
+from tests.support.logs import restored_logging
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working directory, so that no .env file of a person is read."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    with restored_logging():
+        yield tmp_path
 
 
 def kvasir(*arguments: str, stdin: str = "") -> Result:
@@ -153,3 +156,19 @@ def test_chat_says_what_it_needs(folder: Path) -> None:
     assert "no Kvasir server answers at http://127.0.0.1:1/" in refused(
         "chat", "--url", "http://127.0.0.1:1", "--token", "secret", stdin="hello"
     )
+
+
+def test_models_are_listed_and_a_wrong_name_is_one_sentence(folder: Path) -> None:
+    result = kvasir("model", "list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "`kvasir model pull` fetches the bundled one" in result.stderr
+    assert "is no model: no folder, no GGUF file, and no hub id" in refused("model", "pull", "./nowhere.gguf")
+    (folder / "letter.gguf").write_text("Dear aunt")
+    assert "letter.gguf" in refused("model", "pull", "letter.gguf")
+
+
+@pytest.mark.parametrize("model", ["./nowhere", "empty", "letter.gguf"])
+def test_serve_refuses_a_model_that_cannot_be_before_anything_is_open(folder: Path, model: str) -> None:
+    (folder / "empty").mkdir()
+    (folder / "letter.gguf").write_text("Dear aunt")
+    assert model.removeprefix("./") in refused("serve", "--port", "0", "--model", model)

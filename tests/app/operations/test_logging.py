@@ -22,6 +22,7 @@ from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
 from app.settings import Settings
 from engine.types import EngineState, EngineStats
+from tests.support.logs import restored_logging
 
 CANARY = "the-parrot-is-called-Ferdinand"
 
@@ -29,13 +30,10 @@ CANARY = "the-parrot-is-called-Ferdinand"
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """Everything that is logged, as JSON lines at the level debug; the configuration before comes back afterwards."""
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level)
     stream = io.StringIO()
-    configure_logging(Settings(log_level="debug", log_format="json"), stream)
-    yield stream
-    root.handlers[:], root.level = before[0], before[1]
-    structlog.reset_defaults()
+    with restored_logging():
+        configure_logging(Settings(log_level="debug", log_format="json"), stream)
+        yield stream
 
 
 def lines(log: io.StringIO) -> list[dict[str, Any]]:
