@@ -96,4 +96,5 @@ const query = location.search;
 // The message of a used sign-in link is for once: it must not come back with a reload.
 if (query !== "") history.replaceState(null, "", location.pathname + location.hash);
 void session.start(query);
-render(html`<${AppView} store=${store} session=${session} commands=${commands} />`, document.body);
+const place = /** @type {Element} */ (document.getElementById("app"));
+render(html`<${AppView} store=${store} session=${session} commands=${commands} />`, place);

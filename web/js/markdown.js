@@ -1,7 +1,7 @@
 /**
  * Markdown as blocks of tokens. Pure; `components/markdown_view.js` turns the tokens into vnodes.
  *
- * While an answer grows, only its last block can still change, so `Growing` reads again from there: the work for an answer is
+ * While an answer grows, only its last two blocks can still change, so `Growing` reads again from there: the work for an answer is
  * linear in its length, and blocks that are done keep their identity, so that their views need not render again. The finished
  * text is read once as a whole, because a reference defined at the end may give an earlier `[text]` its link.
  *
@@ -53,22 +53,23 @@ export class Growing {
   }
 
   /**
-   * The blocks no further text can change, and how much of `text` they are: all before the last one that is not blank,
-   * because a blank line may still be followed by more of a list or of indented code.
+   * The blocks no further text can change, and how much of `text` they are: all before the last two that are not blank. A
+   * list goes on after a blank line, and the last line may yet become part of the block before it (`- - -`, then `- - - x`).
    *
    * @param {string} text
    */
   settled(text) {
-    const last = this.blocks.findLastIndex((block) => block.type !== "space");
+    const filled = this.blocks.flatMap((block, index) => (block.type === "space" ? [] : [index]));
+    const open = filled.at(-2) ?? 0;
     /** @type {Token[]} */
     const kept = [];
     let length = 0;
-    for (const block of this.blocks.slice(0, Math.max(last, 0))) {
+    for (const block of this.blocks.slice(0, open)) {
       if (!text.startsWith(block.raw, length)) break;
       kept.push(block);
       length += block.raw.length;
     }
-    return kept.length === last ? { kept, length } : { kept: [], length: 0 };
+    return kept.length === open ? { kept, length } : { kept: [], length: 0 };
   }
 }
 

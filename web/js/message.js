@@ -32,7 +32,7 @@ export function advanced(message, frame, seq) {
   const next = { ...message, last_seq: seq };
   if (type === "response.queued") return { ...next, status: "queued", position: data.position ?? null };
   if (type === "response.in_progress") {
-    const progress = typeof data.total === "number" ? { done: data.done ?? 0, total: data.total } : null;
+    const progress = { phase: String(data.phase), done: Number(data.done ?? 0), total: Number(data.total ?? 0) };
     return { ...next, status: "in_progress", position: null, progress };
   }
   if (type === "response.output_text.delta") {

@@ -62,12 +62,15 @@ export class LiveSocket {
     this.socket = socket;
     let hasOpened = false;
     socket.onopen = () => {
+      if (this.socket !== socket) return;
       hasOpened = true;
       const resume = this.outside.resumePoints().slice(-RESUME_POINTS_MAX);
       this.send("session.hello", { protocol: PROTOCOL, resume });
       this.expectSign();
     };
-    socket.onmessage = (event) => this.receive(event.data);
+    socket.onmessage = (event) => {
+      if (this.socket === socket) this.receive(event.data);
+    };
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.drop();

@@ -90,8 +90,9 @@ export interface ResumePoint {
   last_seq: number;
 }
 
-/** How far the reading of a prompt has come. */
+/** How far the reading of a prompt has come; afterwards, in phase `decode`, the answer is written. */
 export interface Progress {
+  phase: string;
   done: number;
   total: number;
 }

@@ -33,7 +33,7 @@ function Running({ message, isConnected }) {
   }
   if (message.content !== "") return html`<span class="caret" aria-hidden="true"></span>`;
   const { progress } = message;
-  if (message.status === "in_progress" && progress && progress.total >= PROGRESS_TOKENS_MIN) {
+  if (progress?.phase === "prefill" && progress.total >= PROGRESS_TOKENS_MIN) {
     return html`
       <div class="answer-state">
         <span class="answer-state-words">Reading ${progress.done} of ${progress.total} tokens</span>
@@ -45,8 +45,9 @@ function Running({ message, isConnected }) {
 }
 
 /** @param {Message} message */
-function waitingWords({ status, position }) {
-  if (status === "in_progress") return "Reading";
+function waitingWords({ status, position, progress }) {
+  if (progress) return progress.phase === "prefill" ? "Reading" : "Writing";
+  if (status === "in_progress") return "Working";
   if (!position) return "Waiting";
   return position === 1 ? "Waiting, next in line" : `Waiting, number ${position} in line`;
 }

@@ -1,0 +1,73 @@
+"""The colours of the page can be read: WCAG 2 contrast, AA, in the light and in the dark scheme."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+CSS = (Path(__file__).parents[2] / "web/css/base.css").read_text()
+TEXT_RATIO, EDGE_RATIO = 4.5, 3.0
+
+TEXT_ON_GROUND = [
+    ("ink", "ground"),
+    ("ink", "ground-side"),
+    ("ink", "surface"),
+    ("ink", "surface-soft"),
+    ("ink", "accent-soft"),
+    ("ink-soft", "ground"),
+    ("ink-soft", "ground-side"),
+    ("ink-soft", "surface"),
+    ("ink-soft", "surface-soft"),
+    ("ink-soft", "accent-soft"),
+    ("accent", "ground"),
+    ("accent", "surface"),
+    ("accent-ink", "accent"),
+    ("fault", "ground"),
+    ("fault", "surface"),
+    ("fault", "fault-soft"),
+    ("ground", "ink"),
+]
+EDGE_ON_GROUND = [
+    ("line-strong", "ground"),
+    ("line-strong", "surface"),
+    ("accent", "ground"),
+    ("accent", "ground-side"),
+]
+
+
+def schemes() -> dict[str, dict[str, str]]:
+    light, dark = re.findall(r":root \{([^}]*)\}", CSS)
+    return {
+        name: dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+        for name, block in (("light", light), ("dark", dark))
+    }
+
+
+def luminance(colour: str) -> float:
+    channels = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_edges_stand_out_from_their_ground(scheme: str) -> None:
+    colours = schemes()[scheme]
+    wanted = [(pair, TEXT_RATIO) for pair in TEXT_ON_GROUND] + [(pair, EDGE_RATIO) for pair in EDGE_ON_GROUND]
+    weak = {
+        pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2)
+        for pair, ratio in wanted
+        if contrast(colours[pair[0]], colours[pair[1]]) < ratio
+    }
+    assert weak == {}
+
+
+def test_both_schemes_name_the_same_colours() -> None:
+    both = schemes()
+    assert set(both["light"]) == set(both["dark"])
