@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 # The first interpreter that is new enough; `make PYTHON=python3.13 run` chooses another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input
 SCRIPTS := .ci/run
 
 .PHONY: help run test lint format system-packages clean
