@@ -8,7 +8,7 @@
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { html, memo } from "../html.js";
 import { isFinal } from "../message.js";
-import { AnswerState } from "./answer_state.js";
+import { AnswerState, endedBadly } from "./answer_state.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icon.js";
@@ -51,15 +51,18 @@ export const Answer = memo(
           <div class="actions">
             <${BranchArrows} ...${props} />
             ${message.content !== "" && html`<${CopyButton} text=${message.content} label="Copy answer" />`}
-            <button
-              type="button"
-              class="icon-button"
-              aria-label="Regenerate answer"
-              title="Regenerate answer"
-              onClick=${() => commands.regenerate(message)}
-            >
-              <${Icon} name="refresh" />
-            </button>
+            ${!endedBadly(message) &&
+            html`
+              <button
+                type="button"
+                class="icon-button"
+                aria-label="Regenerate answer"
+                title="Regenerate answer"
+                onClick=${() => commands.regenerate(message)}
+              >
+                <${Icon} name="refresh" />
+              </button>
+            `}
             <${Cost} message=${message} />
           </div>
         `}

@@ -31,17 +31,22 @@ function Running({ message, isConnected }) {
     const words = "Connection lost. The answer goes on at the server; the rest will appear here.";
     return html`<p class="answer-state">${words}</p>`;
   }
-  if (message.content !== "") return html`<span class="caret" aria-hidden="true"></span>`;
+  if (message.content !== "") return null;
   const { progress } = message;
   if (progress?.phase === "prefill" && progress.total >= PROGRESS_TOKENS_MIN) {
     return html`
       <div class="answer-state">
-        <span class="answer-state-words">Reading ${progress.done} of ${progress.total} tokens</span>
+        <span class="answer-state-words">Reading ${count(progress.done)} of ${count(progress.total)} tokens</span>
         <progress max=${progress.total} value=${progress.done} aria-label="Reading the conversation"></progress>
       </div>
     `;
   }
   return html`<p class="answer-state is-waiting"><span class="answer-state-words">${waitingWords(message)}</span></p>`;
+}
+
+/** @param {number} tokens */
+function count(tokens) {
+  return tokens.toLocaleString("en");
 }
 
 /** @param {Message} message */
@@ -50,6 +55,11 @@ function waitingWords({ status, position, progress }) {
   if (status === "in_progress") return "Working";
   if (!position) return "Waiting";
   return position === 1 ? "Waiting, next in line" : `Waiting, number ${position} in line`;
+}
+
+/** Whether the person should be led to try again. @param {Message} message */
+export function endedBadly({ status }) {
+  return status === "failed" || status === "interrupted";
 }
 
 /** @param {Message} message */
