@@ -19,7 +19,6 @@ from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
 from app.clock import Monotonic, Now, utc_now
-from app.conversations.live import LiveAnswers, NoLiveAnswers
 from app.conversations.service import ConversationService
 from app.database import Database
 from app.file_lock import file_lock
@@ -28,6 +27,10 @@ from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
 from app.operations.metrics import Metrics
+from app.realtime.hub import Hub
+from app.responses.opening import Responses, open_responses
+from app.responses.reading import ResponseReader
+from app.responses.service import TurnService
 from app.settings import Settings
 from engine.client import EngineClient
 
@@ -46,8 +49,11 @@ class AppContext:
     idempotency: Idempotency
     accounts: AccountService
     authenticator: Authenticator
-    live: LiveAnswers
     conversations: ConversationService
+    responses: Responses
+    turns: TurnService
+    reader: ResponseReader
+    hub: Hub
 
 
 @asynccontextmanager
@@ -79,7 +85,14 @@ async def open_context(
         await passwords.prepare()
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
-        live = NoLiveAnswers()
+        readiness = Readiness(engine, database)
+        responses = await stack.enter_async_context(
+            open_responses(settings, engine, database, idempotency, readiness, metrics, monotonic=monotonic, now=now)
+        )
+        conversations = ConversationService(database, idempotency, responses.reader, now=now)
+        conversations.on_updated(responses.conversation_updated)
+        conversations.on_deleted(responses.conversation_deleted)
+        accounts.on_revoked(responses.hub.close_credential)
         for work in (keep_house([accounts.purge, idempotency.purge]), watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
@@ -89,12 +102,15 @@ async def open_context(
             engine=engine,
             metrics=metrics,
             database=database,
-            readiness=Readiness(engine, database),
+            readiness=readiness,
             idempotency=idempotency,
             accounts=accounts,
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
-            live=live,
-            conversations=ConversationService(database, idempotency, live, now=now),
+            conversations=conversations,
+            responses=responses,
+            turns=responses.turns,
+            reader=responses.reader,
+            hub=responses.hub,
         )
 
 

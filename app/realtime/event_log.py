@@ -126,10 +126,13 @@ def restored_log(conversation_id: str, response_id: str, stored: bytes) -> Event
 
 
 def rebuilt_log(conversation_id: str, response_id: str, encoded_frames: Sequence[bytes]) -> EventLog:
-    """The log of a response from its journaled frames: those up to the first gap, and up to a terminal frame."""
+    """The log of a response from its journaled frames: those up to the first that is missing or damaged."""
     log = EventLog(conversation_id, response_id)
     for encoded in encoded_frames:
-        frame = _decoder.decode(encoded)
+        try:
+            frame = _decoder.decode(encoded)
+        except msgspec.DecodeError:
+            break
         if frame.seq != log.last_seq + 1 or log.is_ended:
             break
         text = str(frame.data["text"]) if frame.type == "response.output_text.delta" else ""

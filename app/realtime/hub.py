@@ -2,11 +2,12 @@
 
 Filled by sockets and event streams, and by the recorder, which shows new frames here. A reader is woken, never fed: it keeps
 a position in the log and takes what it has not sent yet, so a slow reader costs nothing and skips nothing. Lives on the event
-loop; knows no domain and never waits.
+loop; knows no domain.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -78,6 +79,8 @@ class Hub:
         self._cursors: dict[str, set[Cursor]] = {}
         self._subscribers: dict[str, dict[Subscriber, None]] = {}
         self._sockets: set[OpenSocket] = set()
+        self._no_sockets = asyncio.Event()
+        self._no_sockets.set()
         self._watch_listener: WatchListener | None = None
 
     def on_watched(self, listener: WatchListener) -> None:
@@ -111,6 +114,9 @@ class Hub:
 
     def read(self, log: EventLog, after: int, wake: Wake) -> Cursor:
         """Begin to read behind frame `after`; `wake` is called whenever there is more."""
+        if self._logs.get(log.response_id) is not log:
+            # Read back from SQL: it has an end, and nobody else looks at this copy.
+            return Cursor(log, after, wake, lambda cursor: None)
         cursor = Cursor(log, after, wake, self._close_cursor)
         cursors = self._cursors.setdefault(log.response_id, set())
         cursors.add(cursor)
@@ -180,10 +186,17 @@ class Hub:
 
     def add_socket(self, socket: OpenSocket) -> None:
         self._sockets.add(socket)
+        self._no_sockets.clear()
 
     def remove_socket(self, socket: OpenSocket) -> None:
         """Idempotent."""
         self._sockets.discard(socket)
+        if not self._sockets:
+            self._no_sockets.set()
+
+    async def all_sockets_closed(self) -> None:
+        """Wait until nobody is connected."""
+        await self._no_sockets.wait()
 
     def close_credential(self, credential_id: str) -> None:
         """What was opened with this sign-in ends with it."""

@@ -7,7 +7,7 @@ before it becomes a frame. It must never lose an answer: whatever happens, each 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 LONGEST_RETRY_S = 5.0
 """However long a full engine asks us to wait, it is asked again after this time."""
 
-LAST_WRITES_S = 1.5
+LAST_WRITES_S = 1.0
 """What interrupted answers get to be stored in when the server ends. Those that are not are recovered at the next start."""
 
 
@@ -74,11 +74,17 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._growth = GrowthWriter(storage, lambda: self._answers.values(), every_s=message_flush_s)
         self._growth_task: asyncio.Task[None] | None = None
+        self._ended_listener: Callable[[str], None] | None = None
+        self._interrupted = False
         recorder.on_broken(self._journal_broke)
 
     def start(self) -> None:
         """Begin to write growing answers to the database."""
         self._growth_task = asyncio.create_task(self._growth.run())
+
+    def on_ended(self, listener: Callable[[str], None]) -> None:
+        """Who wants to know the id of every answer that has ended."""
+        self._ended_listener = listener
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when no answer is alive."""
@@ -109,6 +115,11 @@ class Dispatcher:
     def answer(self, response_id: str) -> Answer | None:
         """An answer that is alive here."""
         return self._answers.get(response_id)
+
+    def cancel(self, response_id: str) -> None:
+        """Ask an answer to end as cancelled. Unknown and ended ones are ignored."""
+        if (answer := self._answers.get(response_id)) is not None:
+            answer.stop(MessageStatus.CANCELLED)
 
     def answers_in(self, conversation_id: str) -> list[Answer]:
         """Those of one conversation, the first one's turn it is."""
@@ -176,6 +187,8 @@ class Dispatcher:
                 else:
                     other.wait_at(position)
             answer.ended.set()
+            if self._ended_listener is not None:
+                self._ended_listener(answer.response_id)
 
     async def _outcome(self, answer: Answer) -> Outcome:
         await self._unless_stopped(answer, answer.turn.wait())
@@ -292,7 +305,10 @@ class Dispatcher:
         await self.interrupt()
 
     async def interrupt(self) -> None:
-        """End every answer now, with what it has."""
+        """End every answer now, with what it has. Only the first call waits."""
+        if self._interrupted:
+            return
+        self._interrupted = True
         for answer in list(self._answers.values()):
             answer.stop(MessageStatus.INTERRUPTED)
         if self._tasks:

@@ -57,15 +57,23 @@ async def owned_response(session: AsyncSession, user_id: str, response_id: str) 
     raise NotFound("there is no such response")
 
 
-async def owned_responses(session: AsyncSession, user_id: str, response_ids: Sequence[str]) -> list[Response]:
-    """Those of these responses that are the caller's."""
+async def owned_responses(
+    session: AsyncSession, user_id: str, response_ids: Sequence[str]
+) -> list[tuple[Response, int]]:
+    """Those of these responses that are the caller's, each with the last event that SQL knows of."""
     wanted = [response_id for response_id in response_ids if is_id(response_id)]
-    return list((await session.scalars(_owned(user_id).where(Response.id.in_(wanted)))).all())
+    statement = (
+        _owned(user_id)
+        .where(Response.id.in_(wanted))
+        .join(Message, Message.id == Response.message_id)
+        .add_columns(Message.last_seq)
+    )
+    return [(row[0], row[1]) for row in await session.execute(statement)]
 
 
-async def last_seq(session: AsyncSession, response_id: str) -> int | None:
-    """The number of frames in the stored log; None where there is none yet."""
-    return await session.scalar(select(ResponseLog.last_seq).where(ResponseLog.response_id == response_id))
+async def last_seq(session: AsyncSession, message_id: str) -> int:
+    """The last event of a response that SQL knows of; its message says so."""
+    return (await session.scalar(select(Message.last_seq).where(Message.id == message_id))) or 0
 
 
 async def stored_log(session: AsyncSession, response_id: str) -> bytes | None:
@@ -73,11 +81,23 @@ async def stored_log(session: AsyncSession, response_id: str) -> bytes | None:
     return await session.scalar(select(ResponseLog.frames).where(ResponseLog.response_id == response_id))
 
 
-async def response_answering(session: AsyncSession, parent_id: str) -> Response | None:
-    """The first response that was made for this message of the user."""
-    return await session.scalar(
-        select(Response).where(Response.parent_id == parent_id).order_by(Response.ordinal).limit(1)
-    )
+async def first_response_to(session: AsyncSession, message_id: str) -> Response:
+    """The response that was made together with this message of the user."""
+    statement = select(Response).where(Response.parent_id == message_id).order_by(Response.ordinal).limit(1)
+    return (await session.scalars(statement)).one()
+
+
+async def conversation_of_message(session: AsyncSession, user_id: str, message_id: str) -> str:
+    """The conversation of the caller's message. Raises NotFound."""
+    if is_id(message_id):
+        found = await session.scalar(
+            select(Message.conversation_id)
+            .join(Conversation, Conversation.id == Message.conversation_id)
+            .where(Message.id == message_id, Conversation.user_id == user_id)
+        )
+        if found is not None:
+            return found
+    raise NotFound("there is no such message")
 
 
 async def unfinished(session: AsyncSession, *, owner: str | None = None) -> list[Response]:

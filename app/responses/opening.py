@@ -1,0 +1,130 @@
+"""Puts this room together for one server process, and takes it apart again.
+
+The order of the start: the journal (so that others see us alive), recovery of what dead processes left, then the engine. At
+the end the opposite: answers first, then the engine that makes them, then the journal they are written to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from app.clock import Monotonic, Now
+from app.conversations.models import MessageStatus
+from app.conversations.schemas import ConversationBody
+from app.database import Database
+from app.idempotency import Idempotency
+from app.identifiers import new_id
+from app.operations.health import Readiness
+from app.operations.metrics import Metrics
+from app.realtime.hub import Hub
+from app.realtime.journal import Journal
+from app.realtime.recorder import Recorder
+from app.responses.admission import Admission
+from app.responses.dispatcher import Dispatcher
+from app.responses.reading import ResponseReader
+from app.responses.recovery import Recovery
+from app.responses.service import TurnService
+from app.responses.storage import AnswerStorage
+from app.responses.unwatched import Unwatched
+from app.settings import Settings
+from engine.client import EngineClient
+from engine.types import EngineEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Responses:
+    """The open room."""
+
+    hub: Hub
+    dispatcher: Dispatcher
+    turns: TurnService
+    reader: ResponseReader
+    unwatched: Unwatched
+
+    def conversation_updated(self, conversation: ConversationBody) -> None:
+        """Its fields have changed: whoever watches it is told."""
+        self.hub.announce(conversation.id, "conversation.updated", {"conversation": conversation})
+
+    def conversation_deleted(self, conversation_id: str) -> None:
+        """Its rows are gone: whatever is being made for it ends, and whoever watches it sees that."""
+        for answer in self.dispatcher.answers_in(conversation_id):
+            answer.stop(MessageStatus.CANCELLED)
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries each registry has; all zero when nothing runs and nobody is there."""
+        return {
+            **self.hub.sizes(),
+            **self.dispatcher.sizes(),
+            **self.turns.sizes(),
+            "unwatched": len(self.unwatched),
+        }
+
+
+@asynccontextmanager
+async def open_responses(
+    settings: Settings,
+    engine: EngineClient,
+    database: Database,
+    idempotency: Idempotency,
+    readiness: Readiness,
+    metrics: Metrics,
+    *,
+    monotonic: Monotonic,
+    now: Now,
+) -> AsyncIterator[Responses]:
+    """Recover, start the engine, and serve until the block ends."""
+    owner = new_id()
+    journals = settings.data / "journal"
+    async with AsyncExitStack() as stack:
+        journal = Journal(journals, owner)
+        await journal.open()
+        stack.push_async_callback(journal.close)
+        storage = AnswerStorage(database)
+        await Recovery(database, storage, journals, owner=owner, now=now).run()
+        hub = Hub()
+        recorder = Recorder(journal, hub)
+        dispatcher = Dispatcher(
+            engine,
+            database,
+            storage,
+            recorder,
+            metrics,
+            message_flush_s=settings.message_flush_s,
+            monotonic=monotonic,
+            now=now,
+        )
+        reader = ResponseReader(database, dispatcher, hub)
+        admission = Admission(settings, engine, dispatcher, readiness, metrics)
+        turns = TurnService(
+            settings,
+            engine,
+            database,
+            idempotency,
+            admission,
+            dispatcher,
+            recorder,
+            hub,
+            reader,
+            owner=owner,
+            monotonic=monotonic,
+            now=now,
+        )
+        unwatched = Unwatched(
+            dispatcher.cancel, grace_s=settings.disconnect_grace_s, call_later=asyncio.get_running_loop().call_later
+        )
+        if settings.on_disconnect == "cancel":
+            hub.on_watched(unwatched.watched)
+            dispatcher.on_ended(unwatched.forget)
+
+        def take_events(events: Sequence[EngineEvent]) -> None:
+            metrics.engine_events(events)
+            dispatcher.take_events(events)
+
+        await engine.start(take_events)
+        stack.push_async_callback(engine.stop)
+        dispatcher.start()
+        stack.push_async_callback(dispatcher.close)
+        yield Responses(hub=hub, dispatcher=dispatcher, turns=turns, reader=reader, unwatched=unwatched)

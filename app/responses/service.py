@@ -1,0 +1,338 @@
+"""Accepts what people say: stores it, promises an answer, and hands that to the dispatcher.
+
+Called by routes and sockets. The order is the promise: the message and the answer's row are durable before anybody is told,
+and within a conversation answers stand in line in the order in which their messages were stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import UNSET, UnsetType
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from app.clock import Monotonic, Now
+from app.conversations import tree
+from app.conversations.live import LiveAnswers
+from app.conversations.models import Conversation, Message, MessageStatus
+from app.conversations.schemas import ConversationBody, MessageBody
+from app.database import Database
+from app.errors import AppError, Conflict, InvalidInput
+from app.idempotency import Idempotency, IdempotentRequest
+from app.identifiers import new_id
+from app.realtime.hub import Hub, Subscriber
+from app.realtime.recorder import Recorder
+from app.responses import queries
+from app.responses.admission import Admission
+from app.responses.answer import Answer, AnswerIdentity
+from app.responses.dispatcher import Dispatcher
+from app.responses.keyed_locks import KeyedLocks
+from app.responses.models import Response
+from app.responses.params import sampling_params, shown_params
+from app.responses.prompt import turns_of
+from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
+from app.settings import Settings
+from engine.client import EngineClient
+from engine.types import Role, SamplingParams, Turn
+
+logger = structlog.stdlib.get_logger(__name__)
+
+ACCEPTED = 202
+
+Store = Callable[[AsyncSession, Conversation, AppError | None], Awaitable["NewTurn"]]
+"""Stores a turn in the caller's unit of work; the AppError says why it can never be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """A socket that says something. `acknowledge` is called before anything of the answer can reach it."""
+
+    follower: Subscriber
+    acknowledge: Callable[[Accepted], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """`is_repeat`: it had been accepted before, and nothing new begins."""
+
+    accepted: Accepted
+    is_repeat: bool
+
+
+class TurnService:
+    """Owns the order in which turns of a conversation are stored and handed over."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: EngineClient,
+        database: Database,
+        idempotency: Idempotency,
+        admission: Admission,
+        dispatcher: Dispatcher,
+        recorder: Recorder,
+        hub: Hub,
+        live: LiveAnswers,
+        *,
+        owner: str,
+        monotonic: Monotonic,
+        now: Now,
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._database = database
+        self._idempotency = idempotency
+        self._admission = admission
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._hub = hub
+        self._live = live
+        self._owner = owner
+        self._monotonic = monotonic
+        self._now = now
+        self._locks = KeyedLocks()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def sizes(self) -> dict[str, int]:
+        """How many entries each registry has; all zero when nobody says anything."""
+        return {"turn_locks": len(self._locks), "turn_tasks": len(self._tasks)}
+
+    async def say(
+        self,
+        user_id: str,
+        conversation_id: str,
+        wanted: MessageCreate,
+        *,
+        idempotent: IdempotentRequest | None = None,
+        sender: Sender | None = None,
+    ) -> NewTurn:
+        """Store a message and begin its answer. Raises AppError, and then nothing was stored."""
+        self._admission.require_content(wanted.content)
+        sampling = sampling_params(wanted.params, self._settings)
+
+        async def store(session: AsyncSession, conversation: Conversation, refusal: AppError | None) -> NewTurn:
+            if (repeat := await self._said_before(session, conversation.id, wanted)) is not None:
+                return repeat
+            if refusal is not None:
+                raise refusal
+            question = await tree.add_message(
+                session,
+                conversation,
+                role=Role.USER,
+                content=wanted.content,
+                parent_id=await self._parent_id(session, conversation, wanted.parent_id),
+                status=MessageStatus.COMPLETED,
+                now=self._now(),
+                client_message_id=wanted.client_message_id,
+            )
+            reply, response = await self._add_answer(session, conversation, question, sampling)
+            message = MessageBody.of(question, [reply.id], self._live)
+            return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
+
+        prompt = (wanted.parent_id, wanted.content)
+        return await self._accept(
+            user_id, conversation_id, prompt, sampling, store, idempotent, sender, wanted.client_message_id
+        )
+
+    async def regenerate(
+        self,
+        user_id: str,
+        conversation_id: str,
+        wanted: Regenerate,
+        *,
+        idempotent: IdempotentRequest | None = None,
+        sender: Sender | None = None,
+    ) -> NewTurn:
+        """Begin another answer to a message of the user. Raises AppError, and then nothing was stored."""
+        sampling = sampling_params(wanted.params, self._settings)
+
+        async def store(session: AsyncSession, conversation: Conversation, refusal: AppError | None) -> NewTurn:
+            question = await tree.find_message(session, conversation.id, wanted.parent_id)
+            if question.role != Role.USER:
+                raise InvalidInput(
+                    "expected a parent_id of a user's message, got one of an answer", code="parent_not_a_user_message"
+                )
+            if refusal is not None:
+                raise refusal
+            reply, response = await self._add_answer(session, conversation, question, sampling)
+            message = MessageBody.of(reply, [], self._live)
+            return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
+
+        prompt = (wanted.parent_id, None)
+        return await self._accept(user_id, conversation_id, prompt, sampling, store, idempotent, sender, None)
+
+    async def conversation_of(self, user_id: str, message_id: str) -> str:
+        """The conversation of one of the caller's messages. Raises NotFound."""
+        async with self._database.read() as session:
+            return await queries.conversation_of_message(session, user_id, message_id)
+
+    async def _accept(
+        self,
+        user_id: str,
+        conversation_id: str,
+        prompt: tuple[str | UnsetType | None, str | None],
+        sampling: SamplingParams,
+        store: Store,
+        idempotent: IdempotentRequest | None,
+        sender: Sender | None,
+        client_message_id: str | None,
+    ) -> NewTurn:
+        """Store a turn in one transaction and hand its answer over, whatever becomes of the caller meanwhile."""
+        self._admission.require_open()
+
+        async def accept() -> NewTurn:
+            async with self._locks.holding(conversation_id):
+                refusal = await self._prompt_refusal(user_id, conversation_id, *prompt)
+                async with self._database.write() as session:
+                    if (kept := await self._idempotency.claim(session, idempotent)) is not None:
+                        return NewTurn(msgspec.json.decode(kept.body, type=Accepted), is_repeat=True)
+                    conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
+                    turn = await store(session, conversation, refusal)
+                    body = msgspec.json.encode(turn.accepted)
+                    await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
+                    conversation_body = ConversationBody.of(conversation)
+                if not turn.is_repeat:
+                    self._begin(turn.accepted, sampling, conversation_body, client_message_id, sender)
+            return turn
+
+        task = asyncio.create_task(accept())
+        self._tasks.add(task)
+        task.add_done_callback(self._accepted)
+        return await asyncio.shield(task)
+
+    def _accepted(self, task: asyncio.Task[NewTurn]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None and not isinstance(problem, AppError):
+            # The caller may be gone, and then nobody else would hear of it.
+            logger.error("turn_not_accepted", error=str(problem))
+
+    async def _said_before(self, session: AsyncSession, conversation_id: str, wanted: MessageCreate) -> NewTurn | None:
+        """The turn that was accepted under the same client_message_id. Raises Conflict when it was another message."""
+        if wanted.client_message_id is None:
+            return None
+        earlier = await tree.message_by_client_id(session, conversation_id, wanted.client_message_id)
+        if earlier is None:
+            return None
+        if earlier.content != wanted.content or wanted.parent_id not in (UNSET, earlier.parent_id):
+            raise Conflict("another message has this client_message_id already", code="client_message_id_reused")
+        response = await queries.first_response_to(session, earlier.id)
+        message = MessageBody.of(earlier, [response.message_id], self._live)
+        return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=True)
+
+    async def _parent_id(
+        self, session: AsyncSession, conversation: Conversation, wanted: str | UnsetType | None
+    ) -> str | None:
+        """What a new message follows. Raises NotFound or InvalidInput."""
+        if wanted is UNSET:
+            return conversation.leaf_id
+        if wanted is None:
+            return None
+        parent = await tree.find_message(session, conversation.id, wanted)
+        if parent.role != Role.ASSISTANT:
+            raise InvalidInput(
+                "expected a parent_id of an answer, got one of a user's message", code="parent_not_an_answer"
+            )
+        return parent.id
+
+    async def _add_answer(
+        self, session: AsyncSession, conversation: Conversation, question: Message, sampling: SamplingParams
+    ) -> tuple[Message, Response]:
+        """The rows of an answer that is going to be made: its message, still empty, and the response."""
+        now = self._now()
+        response_id = new_id()
+        reply = await tree.add_message(
+            session,
+            conversation,
+            role=Role.ASSISTANT,
+            content="",
+            parent_id=question.id,
+            status=MessageStatus.QUEUED,
+            now=now,
+            response_id=response_id,
+        )
+        response = Response(
+            id=response_id,
+            conversation_id=conversation.id,
+            parent_id=question.id,
+            message_id=reply.id,
+            ordinal=reply.ordinal,
+            status=MessageStatus.QUEUED,
+            finish_reason=None,
+            params=shown_params(sampling),
+            usage=None,
+            error=None,
+            owner=self._owner,
+            created_at=now,
+            started_at=None,
+            ended_at=None,
+        )
+        session.add(response)
+        await session.flush()
+        return reply, response
+
+    async def _prompt_refusal(
+        self, user_id: str, conversation_id: str, parent_id: str | UnsetType | None, content: str | None
+    ) -> AppError | None:
+        """Why the path to `parent_id` and this content can never be answered; None also where nobody can say it yet."""
+        async with self._database.read() as session:
+            conversation = await tree.owned_conversation(session, user_id, conversation_id)
+            leaf_id = conversation.leaf_id if parent_id is UNSET else parent_id
+            path = await tree.path(session, conversation.id, leaf_id)
+        if not all(MessageStatus(message.status).is_final for message in path):
+            return None
+        turns = turns_of(path, self._engine.model)
+        return await self._admission.prompt_refusal(turns if content is None else (*turns, Turn(Role.USER, content)))
+
+    def _begin(
+        self,
+        accepted: Accepted,
+        sampling: SamplingParams,
+        conversation: ConversationBody,
+        client_message_id: str | None,
+        sender: Sender | None,
+    ) -> None:
+        """Everything is durable: tell those who watch, and stand in line. In this order, and without a pause in between."""
+        response = accepted.response
+        identity = AnswerIdentity(
+            response_id=response.id,
+            message_id=response.message_id,
+            conversation_id=response.conversation_id,
+            parent_id=response.parent_id,
+            params=response.params,
+            created_at=response.created_at,
+        )
+        answer = Answer(
+            identity,
+            sampling,
+            self._recorder,
+            window_s=self._settings.delta_window_ms / 1000,
+            monotonic=self._monotonic,
+            now=self._now,
+        )
+        follower = None
+        if sender is not None:
+            follower = sender.follower
+            sender.acknowledge(accepted)
+        self._hub.announce(
+            conversation.id, "message.created", created_data(accepted, client_message_id), beside=follower
+        )
+        self._hub.announce(conversation.id, "conversation.updated", {"conversation": conversation})
+        self._hub.open_log(answer.log)
+        if follower is not None:
+            follower.follow(answer.log)
+        self._dispatcher.enqueue(answer)
+
+
+def created_data(accepted: Accepted, client_message_id: str | None) -> dict[str, Any]:
+    """The data of a `message.created` frame."""
+    return {
+        "message": accepted.message,
+        "response": accepted.response,
+        "response_id": accepted.response.id,
+        "client_message_id": client_message_id,
+    }
