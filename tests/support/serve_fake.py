@@ -1,0 +1,104 @@
+"""A real server process with the deterministic engine, for tests that kill it or look at it with a browser.
+
+    python -m tests.support.serve_fake --data FOLDER [--port 0] [--delay-ms 5] [--words 0] [--set NAME=VALUE …]
+
+Prints two lines and flushes them: `Listening: http://127.0.0.1:PORT` once the port answers, and before that
+`Sign in: http://127.0.0.1:PORT/?ticket=…`. With `--words N` every answer has N numbered words; without, it repeats what was
+said. `--ready-after-s` lets the engine load for a while. Ends on SIGTERM as the real server does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+from pathlib import Path
+
+from litestar import Litestar
+
+from app.accounts.passwords import Passwords
+from app.accounts.service import AccountService
+from app.accounts.throttle import LoginThrottle
+from app.asgi import create_app
+from app.clock import utc_now
+from app.database import Database
+from app.identifiers import UserId
+from app.migrate import upgrade
+from app.operations.logging import configure_logging
+from app.server import Server
+from app.settings import Settings, load_settings
+from engine.types import GenerationRequest
+from tests.support.client import PASSWORD, quick_passwords
+from tests.support.fake_engine import FakeEngine, Script, default_answer, numbered_script
+
+
+def main() -> int:
+    """Serve until told to end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--delay-ms", type=float, default=5.0)
+    parser.add_argument("--words", type=int, default=0)
+    parser.add_argument("--ready-after-s", type=float, default=0.0)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    chosen = parser.parse_args()
+    overrides: dict[str, object] = dict(setting.split("=", 1) for setting in chosen.set)
+    with socket.create_server(("127.0.0.1", chosen.port)) as listener:
+        overrides |= {"data": chosen.data, "port": listener.getsockname()[1], "admin_password": PASSWORD}
+        settings = load_settings(overrides, environment={}, dotenv_path=chosen.data / "no.env").settings
+        configure_logging(settings)
+        asyncio.run(serve(settings, listener, chosen.delay_ms / 1000, chosen.words, chosen.ready_after_s))
+    return 0
+
+
+async def serve(settings: Settings, listener: socket.socket, delay_s: float, words: int, ready_after_s: float) -> None:
+    """The life of the server."""
+
+    def answer(request: GenerationRequest) -> Script:
+        return numbered_script(words) if words else default_answer(request)
+
+    passwords = quick_passwords()
+    try:
+        print(f"Sign in: {settings.base_url}/?ticket={await sign_in_ticket(settings, passwords)}", flush=True)
+        engine = FakeEngine(delay_s=delay_s, ready=not ready_after_s, answer=answer, context_tokens=1_000_000)
+        server = AnnouncedServer(create_app(settings, engine, passwords=passwords), settings)
+        loading = asyncio.create_task(become_ready(engine, ready_after_s)) if ready_after_s else None
+        await server.serve(sockets=[listener])
+        if loading is not None:
+            loading.cancel()
+    finally:
+        passwords.close()
+
+
+async def sign_in_ticket(settings: Settings, passwords: Passwords) -> str:
+    """A ticket for the account admin, in a database that is made where there is none."""
+    await asyncio.to_thread(upgrade, settings.effective_database_url)
+    database = Database(settings.effective_database_url)
+    try:
+        accounts = AccountService(database, passwords, settings, now=utc_now, throttle=LoginThrottle(lambda: 0.0))
+        return await accounts.make_sign_in_ticket(UserId((await accounts.ensure_admin()).id))
+    finally:
+        await database.close()
+
+
+async def become_ready(engine: FakeEngine, after_s: float) -> None:
+    """Loading ends."""
+    await asyncio.sleep(after_s)
+    engine.become_ready()
+
+
+class AnnouncedServer(Server):
+    """Says when the port answers."""
+
+    def __init__(self, application: Litestar, settings: Settings) -> None:
+        super().__init__(application, settings)
+        self._url = settings.base_url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        print(f"Listening: {self._url}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
