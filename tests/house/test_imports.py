@@ -13,7 +13,7 @@ from tests.house.source import ROOMS, ROOT, imports, imports_package, modules
 
 ENGINE_DOOR = {"engine.client", "engine.types", "engine.config", "engine.errors"}
 COMPOSITION_ROOT = {
-    Path("app/cli/serve.py"): {"engine.local"},
+    Path("app/cli/serve.py"): {"engine.local", "engine.model.registry"},
     Path("app/cli/model.py"): {"engine.model.registry"},
     Path("app/cli/setup_checks.py"): {"engine.model.registry"},
 }
