@@ -16,6 +16,7 @@ from engine.config import PAGE_TOKENS, EngineConfig
 from engine.core import Engine
 from engine.kv_cache import KVCache, KVSpec
 from engine.model.batch import ForwardBatch
+from engine.model.decoder import DecoderLike
 from engine.model.loader import LoadedModel
 from engine.pages import PagePool
 from engine.runner import Runner
@@ -124,10 +125,11 @@ def tiny_engine(
     max_step_tokens: int = 32,
     max_running: int = 8,
     clock: Callable[[], float] = lambda: 0.0,
-    decoder: TinyDecoder | None = None,
+    decoder: DecoderLike | None = None,
     tokenizer: TinyTokenizer | None = None,
+    spec: KVSpec = SPEC,
 ) -> Engine:
-    """The real engine around the tiny model, to be stepped by a test."""
+    """The real engine around the tiny model or another one with its vocabulary, to be stepped by a test."""
     tokenizer = tokenizer or TinyTokenizer()
     scheduler = Scheduler(
         PagePool(num_pages),
@@ -137,7 +139,7 @@ def tiny_engine(
     )
     runner = Runner(
         decoder or TinyDecoder(),
-        KVCache.for_spec(SPEC, num_pages),
+        KVCache.for_spec(spec, num_pages),
         Sampler(VOCABULARY, tokenizer.end_token_ids),
     )
     return Engine(scheduler, runner, tokenizer, clock)
