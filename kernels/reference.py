@@ -74,8 +74,9 @@ def rotate_and_store(
 class DecodeGroup:
     """Rows with one query each and block tables of similar length, computed in one call.
 
-    `rows` is None when the group is the whole batch, in order. `pages` is [n * P], padded with a page that is read and
-    masked. `mask` is [n, 1, 1, P * page_tokens], added to the scores.
+    `rows` is None when the group is the whole batch, in order. `pages` is [n * P]; a row with fewer pages repeats its own
+    first one, which is masked, so that nothing of another sequence is read. `mask` is [n, 1, 1, P * page_tokens], added to
+    the scores.
     """
 
     rows: torch.Tensor | None
@@ -135,6 +136,8 @@ def plan_attention(
         pages = -(-max(lengths[index] for index in members) // page_tokens)
         group_lengths = context_lens if whole_batch else context_lens[members]
         tables = block_tables[:, :pages] if whole_batch else block_tables[members, :pages]
+        unused = torch.arange(pages)[None, :] * page_tokens >= group_lengths[:, None]
+        tables = torch.where(unused, tables[:, :1], tables)
         hidden = torch.arange(pages * page_tokens)[None, :] >= group_lengths[:, None]
         mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
         rows = None if whole_batch else torch.tensor([starts[index] for index in members])
