@@ -62,7 +62,7 @@ class ChatApi:
             page = self._call("GET", f"conversations/{conversation_id}/messages?limit=200{cursor}")
             items.extend(page["items"])
             if not page.get("next_cursor"):
-                return items
+                return items[::-1]
             cursor = f"&cursor={page['next_cursor']}"
 
     def _call(self, method: str, path: str, body: object = None) -> Item:

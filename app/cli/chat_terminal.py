@@ -167,7 +167,7 @@ class ChatTerminal:
         """Show one frame; what is returned ends the answer."""
         data: dict[str, Any] = frame.get("data") or {}
         match frame["type"]:
-            case "message.created":
+            case "message.created" if data["message"]["role"] == "user":
                 self._last_said_id = data["message"]["id"]
             case "response.queued":
                 self._screen.progress(f"waiting; place {data['position']} in the queue")
