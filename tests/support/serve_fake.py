@@ -1,10 +1,12 @@
 """A real server process with the deterministic engine, for tests that kill it or look at it with a browser.
 
-    python -m tests.support.serve_fake --data FOLDER [--port 0] [--delay-ms 5] [--words 0] [--set NAME=VALUE …]
+    python -m tests.support.serve_fake --data FOLDER [--port 0] [--delay-ms 5] [--words 0] [--prefill-step-tokens N]
+                                       [--set NAME=VALUE …]
 
 Prints two lines and flushes them: `Listening: http://127.0.0.1:PORT` once the port answers, and before that
-`Sign in: http://127.0.0.1:PORT/?ticket=…`. With `--words N` every answer has N numbered words; without, it repeats what was
-said. `--ready-after-s` lets the engine load for a while. Ends on SIGTERM as the real server does.
+`Sign in: http://127.0.0.1:PORT/?ticket=…`. With `--words N` every answer has N numbered words; without, the message chooses
+(`spoken_scripts`), and a plain one is repeated. `--ready-after-s` lets the engine load for a while. Ends on SIGTERM as the
+real server does.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from app.server import Server
 from app.settings import Settings, load_settings
 from engine.types import GenerationRequest
 from tests.support.client import PASSWORD, quick_passwords
-from tests.support.fake_engine import FakeEngine, Script, default_answer, numbered_script
+from tests.support.fake_engine import FakeEngine, Script, numbered_script
+from tests.support.spoken_scripts import spoken_script
 
 
 def main() -> int:
@@ -40,6 +43,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--delay-ms", type=float, default=5.0)
     parser.add_argument("--words", type=int, default=0)
+    parser.add_argument("--prefill-step-tokens", type=int, default=1_000_000)
     parser.add_argument("--ready-after-s", type=float, default=0.0)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     chosen = parser.parse_args()
@@ -48,20 +52,26 @@ def main() -> int:
         overrides |= {"data": chosen.data, "port": listener.getsockname()[1], "admin_password": PASSWORD}
         settings = load_settings(overrides, environment={}, dotenv_path=chosen.data / "no.env").settings
         configure_logging(settings)
-        asyncio.run(serve(settings, listener, chosen.delay_ms / 1000, chosen.words, chosen.ready_after_s))
+
+        def answer(request: GenerationRequest) -> Script:
+            return numbered_script(chosen.words) if chosen.words else spoken_script(request)
+
+        engine = FakeEngine(
+            delay_s=chosen.delay_ms / 1000,
+            ready=not chosen.ready_after_s,
+            answer=answer,
+            context_tokens=1_000_000,
+            prefill_step_tokens=chosen.prefill_step_tokens,
+        )
+        asyncio.run(serve(settings, listener, engine, chosen.ready_after_s))
     return 0
 
 
-async def serve(settings: Settings, listener: socket.socket, delay_s: float, words: int, ready_after_s: float) -> None:
+async def serve(settings: Settings, listener: socket.socket, engine: FakeEngine, ready_after_s: float) -> None:
     """The life of the server."""
-
-    def answer(request: GenerationRequest) -> Script:
-        return numbered_script(words) if words else default_answer(request)
-
     passwords = quick_passwords()
     try:
         print(f"Sign in: {settings.base_url}/?ticket={await sign_in_ticket(settings, passwords)}", flush=True)
-        engine = FakeEngine(delay_s=delay_s, ready=not ready_after_s, answer=answer, context_tokens=1_000_000)
         server = AnnouncedServer(create_app(settings, engine, passwords=passwords), settings)
         loading = asyncio.create_task(become_ready(engine, ready_after_s)) if ready_after_s else None
         await server.serve(sockets=[listener])
