@@ -17,7 +17,7 @@ PROTOCOL_VERSIONS = (1,)
 
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
 ClientMessageId = Annotated[str, Meta(min_length=1, max_length=128)]
-FrameId = Annotated[str, Meta(max_length=128)] | int
+FrameId = Annotated[str, Meta(max_length=128)] | Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
 class CloseCode(IntEnum):
