@@ -33,7 +33,7 @@ export class Session {
 
   /** @param {string} query the page's query string, which says how a sign-in link went */
   async start(query) {
-    const isExpired = new URLSearchParams(query).get("sign_in") === "failed";
+    const isExpired = new URLSearchParams(query).get("signin") === "expired";
     this.store.set({ phase: "starting" });
     try {
       this.begin(await this.api.me());
