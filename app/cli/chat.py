@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import sys
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
             api.token = asyncio.run(local_token(data))
         elif username is not None:
             api.log_in(username, _password(piped))
-        api.me()
+        _require_known(api, url, None if token or username else settings.data)
         connection = ChatConnection(url, api.token, notice=screen.notice)
         connection.open()
         try:
@@ -66,6 +67,19 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
         api.close()
 
 
+def _require_known(api: ChatApi, url: str, data: Path | None) -> None:
+    """Raises RequestRefused, or Refused where the sign-in was made in the wrong data folder."""
+    try:
+        api.me()
+    except RequestRefused as refusal:
+        if refusal.status == 401 and data is not None:
+            raise Refused(
+                f"the server at {url} does not use the data folder {data}; name the right one with --data, or sign in "
+                "with --username"
+            ) from None
+        raise
+
+
 async def local_token(data: Path | None) -> str:
     """A sign-in for admin, made in the database of a server on this machine. Raises Refused."""
     from app.cli.database import open_accounts
@@ -78,12 +92,11 @@ async def local_token(data: Path | None) -> str:
 
 
 def _password(piped: bool) -> str:
-    """From the terminal, also where standard input is a message."""
+    """From the terminal, also where standard input is the message. Raises Refused where there is none."""
     if not piped:
         return str(click.prompt("Password", hide_input=True))
-    import getpass
-
     try:
-        return getpass.getpass("Password: ")
-    except EOFError:
-        raise Refused("there is no terminal to ask for the password; use --token") from None
+        Path("/dev/tty").open().close()
+    except OSError:
+        raise Refused("there is no terminal to ask for the password on; use --token") from None
+    return getpass.getpass("Password: ")

@@ -77,4 +77,4 @@ class ChatApi:
             detail = response.json()["detail"]
         except (ValueError, KeyError, TypeError):
             detail = f"the server answered {response.status_code}"
-        raise RequestRefused(str(detail))
+        raise RequestRefused(str(detail), response.status_code)

@@ -45,7 +45,14 @@ class ConnectionRefused(Exception):
 
 
 class RequestRefused(Exception):
-    """The server answered with an error, or what was asked may have been lost; the message is a sentence."""
+    """The server answered with an error, or what was asked may have been lost; the message is a sentence.
+
+    `status` is the HTTP status, where there is one.
+    """
+
+    def __init__(self, sentence: str, status: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class ResyncRequired(Exception):

@@ -37,11 +37,11 @@ class FetchedEngine:
 
     @property
     def state(self) -> EngineState:
-        if self._stopped:
-            return EngineState.STOPPED
+        if self._engine is not None:
+            return self._engine.state
         if self._failure is not None:
             return EngineState.FAILED
-        return EngineState.LOADING if self._engine is None else self._engine.state
+        return EngineState.STOPPED if self._stopped else EngineState.LOADING
 
     @property
     def failure(self) -> str | None:

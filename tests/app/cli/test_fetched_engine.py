@@ -58,8 +58,8 @@ async def test_a_model_that_cannot_be_had_is_a_failure_in_one_sentence() -> None
     await engine.start(lambda events: None)
     with pytest.raises(EngineNotReady, match="the hub cannot be reached"):
         await engine.wait_ready()
-    assert (engine.state, engine.failure) == (EngineState.FAILED, "the hub cannot be reached")
     await engine.stop()
+    assert (engine.state, engine.failure) == (EngineState.FAILED, "the hub cannot be reached")
 
 
 async def test_what_nobody_foresaw_is_a_failure_too_and_not_an_endless_wait() -> None:
