@@ -31,6 +31,9 @@ from app.operations.metrics import Metrics
 from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
 from app.problems import EXCEPTION_HANDLERS
+from app.responses import routes as responses
+from app.responses.socket import open_socket
+from app.route_guards import known_parameters_only
 from app.settings import Settings
 from engine.client import EngineClient
 
@@ -61,16 +64,18 @@ def create_app(
     api = Router(
         "/api/v1",
         middleware=[AuthenticationMiddleware()],
+        guards=[known_parameters_only],
         dependencies={"caller": Provide(_caller, sync_to_thread=False), "idempotent": Provide(_idempotent)},
-        route_handlers=[accounts.router(), conversations.router()],
+        route_handlers=[accounts.router(), conversations.router(), responses.router()],
     )
     application = Litestar(
-        route_handlers=[api, health.router(), metrics_route(metrics), web.router(web_folder)],
+        route_handlers=[api, open_socket, health.router(), metrics_route(metrics), web.router(web_folder)],
         lifespan=[lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
         exception_handlers=EXCEPTION_HANDLERS,
         openapi_config=openapi_config(),
         request_class=JsonRequest,
+        response_headers={"X-Content-Type-Options": "nosniff"},
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,
         logging_config=FailureLog(),
     )

@@ -16,6 +16,8 @@ from app.accounts.authentication import COOKIE
 API_VERSION = "1"
 """The `v1` of the paths. It changes when a client would have to."""
 
+PAGE_POLICY = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -69,7 +71,12 @@ def openapi_config() -> OpenAPIConfig:
         ),
         path="/schema",
         render_plugins=[JsonRenderPlugin(path="/openapi.json"), PlainPage()],
-        openapi_router=Router("/schema", route_handlers=[], include_in_schema=False),
+        openapi_router=Router(
+            "/schema",
+            route_handlers=[],
+            include_in_schema=False,
+            response_headers={"Content-Security-Policy": PAGE_POLICY},
+        ),
         components=Components(
             security_schemes={
                 "bearer": SecurityScheme(type="http", scheme="bearer"),

@@ -57,12 +57,12 @@ def trace_id(scope: Scope) -> str:
 
 
 def problem_responses(*statuses: int) -> dict[int, ResponseSpec]:
-    """What a route may answer besides success, for the OpenAPI document."""
+    """What a route may answer besides success, for the OpenAPI document; 400 always, to a parameter that it does not know."""
     return {
         status: ResponseSpec(
             Problem, generate_examples=False, description=HTTPStatus(status).phrase, media_type=PROBLEM_JSON
         )
-        for status in statuses
+        for status in sorted({400, *statuses})
     }
 
 
@@ -84,7 +84,7 @@ def problem_response(
         trace_id=trace_id(request.scope),
     )
     body = msgspec.json.encode({**(members or {}), **msgspec.to_builtins(problem)})
-    headers = {"Cache-Control": "no-store", **(headers or {})}
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     return Response(body, status_code=status, media_type=PROBLEM_JSON, headers=headers)

@@ -113,5 +113,4 @@ def _answer(file: WebFile, request: JsonRequest) -> Response[bytes]:
 def _media_type(path: Path) -> str:
     # Not left to the machine's own table, where .js has been seen as text/plain.
     known = {".js": "text/javascript", ".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
-    guessed = known.get(path.suffix) or mimetypes.guess_type(path.name, strict=True)[0] or "application/octet-stream"
-    return f"{guessed}; charset=utf-8" if guessed.startswith("text/") or guessed.endswith("json") else guessed
+    return known.get(path.suffix) or mimetypes.guess_type(path.name, strict=True)[0] or "application/octet-stream"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.support.client import RunningApp, running_app
 from tests.support.clock import SteppedClock
 from tests.support.database import PostgresDatabases, SQLiteDatabases
 from tests.support.postgres import PostgresCluster
+
+if TYPE_CHECKING:
+    from engine.model.loader import LoadedModel
 
 BACKENDS = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 
@@ -46,7 +50,7 @@ def postgres_url(postgres_databases: PostgresDatabases) -> Iterator[str]:
     """A migrated PostgreSQL database of this test's own."""
     url = postgres_databases.create()
     yield url
-    postgres_databases.drop(url)
+    postgres_databases.give_back(url)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -74,3 +78,37 @@ async def running(tmp_path: Path, database_url: str, clock: SteppedClock) -> Asy
     """The application, on both databases, with an engine that answers when told."""
     async with running_app(tmp_path, database_url, clock=clock) as app:
         yield app
+
+
+@pytest.fixture
+async def running_on_sqlite(tmp_path: Path, sqlite_url: str, clock: SteppedClock) -> AsyncIterator[RunningApp]:
+    """The same on SQLite only, for what ends before the database."""
+    async with running_app(tmp_path, sqlite_url, clock=clock) as app:
+        yield app
+
+
+# The model's modules are imported by the fixtures: importing torch takes a second that most test files need not pay.
+
+
+@pytest.fixture(scope="session")
+def bundled_folder() -> Path:
+    """The folder of the bundled model; fetched once per machine."""
+    from tests.support.models import bundled_model_folder
+
+    return bundled_model_folder()
+
+
+@pytest.fixture(scope="session")
+def bundled_model() -> LoadedModel:
+    """The bundled model, loaded once for the session."""
+    from tests.support.models import load_bundled_model
+
+    return load_bundled_model()
+
+
+@pytest.fixture(scope="session")
+def bundled_model_in_transformers() -> Any:
+    """What transformers makes of the same file."""
+    from tests.support.models import load_bundled_model_in_transformers
+
+    return load_bundled_model_in_transformers()

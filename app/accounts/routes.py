@@ -13,6 +13,7 @@ from app.accounts.service import PASSWORD_MAX_BYTES, AccountService
 from app.errors import InvalidInput
 from app.json_request import JsonRequest
 from app.problems import problem_responses
+from app.route_guards import no_idempotency_key
 from app.settings import Settings
 
 NO_STORE = {"Cache-Control": "no-store"}
@@ -24,6 +25,7 @@ NO_STORE = {"Cache-Control": "no-store"}
     status_code=200,
     opt={"public": True},
     security=[{}],
+    guards=[no_idempotency_key],
     responses=problem_responses(400, 401, 403, 413, 415, 429),
 )
 async def log_in(
@@ -53,7 +55,12 @@ async def log_out(
     return Response(None, status_code=204, headers=NO_STORE, cookies=[expired_cookie(settings)])
 
 
-@post("/auth/tickets", summary="Get a ticket for a socket", responses=problem_responses(401, 403))
+@post(
+    "/auth/tickets",
+    summary="Get a ticket for a socket",
+    guards=[no_idempotency_key],
+    responses=problem_responses(401, 403),
+)
 async def create_ticket(
     caller: NamedDependency[Identity], accounts: NamedDependency[AccountService]
 ) -> Response[TicketBody]:

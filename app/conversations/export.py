@@ -27,7 +27,7 @@ FORMAT_VERSION = 1
 MEDIA_TYPES = {
     ExportFormat.JSON: "application/json",
     ExportFormat.NDJSON: "application/x-ndjson",
-    ExportFormat.MARKDOWN: "text/markdown; charset=utf-8",
+    ExportFormat.MARKDOWN: "text/markdown",
 }
 SUFFIXES = {ExportFormat.JSON: "json", ExportFormat.NDJSON: "ndjson", ExportFormat.MARKDOWN: "md"}
 

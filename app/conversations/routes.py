@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from litestar import Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import Stream
 
@@ -112,21 +114,31 @@ async def list_messages(
     return Response(page, headers=NO_STORE)
 
 
+@dataclass
+class ExportOperation(Operation):
+    """Says in the OpenAPI document that the answer comes in several media types."""
+
+    def __post_init__(self) -> None:
+        success = None if self.responses is None else self.responses["200"]
+        if isinstance(success, OpenAPIResponse):
+            success.content = {media_type: OpenAPIMediaType(schema=Schema()) for media_type in MEDIA_TYPES.values()}
+
+
 @get(
     "/{conversation_id:str}/export",
     summary="Export a conversation",
-    media_type=MEDIA_TYPES[ExportFormat.JSON],
+    operation_class=ExportOperation,
     responses=problem_responses(400, 401, 404),
 )
 async def export_conversation(
     conversation_id: ConversationPath,
     caller: NamedDependency[Identity],
     conversations: NamedDependency[ConversationService],
-    export_format: Annotated[ExportFormat, QueryParameter(name="format")] = ExportFormat.JSON,
+    format: Annotated[ExportFormat, QueryParameter(description="What kind of file")] = ExportFormat.JSON,
 ) -> Stream:
     """The whole tree, in the order in which it grew."""
-    export = await conversations.export(caller.user_id, conversation_id, export_format)
-    return Stream(export.pieces(), media_type=MEDIA_TYPES[export_format], headers=export.headers)
+    export = await conversations.export(caller.user_id, conversation_id, format)
+    return Stream(export.pieces(), media_type=MEDIA_TYPES[format], headers=export.headers)
 
 
 def router() -> Router:

@@ -162,7 +162,7 @@ class ConversationService:
             start_id = conversation.leaf_id
             if leaf_id is not None:
                 message = await tree.find_message(session, conversation.id, leaf_id)
-                start_id = await tree.newest_leaf_below(session, conversation.id, message.id)
+                start_id = await tree.newest_leaf_below(session, message)
             if place is not None:
                 start_id = place.message_id if is_id(place.message_id) else None
             found = [] if start_id is None else await tree.path_page(session, conversation.id, start_id, limit)

@@ -146,8 +146,11 @@ async def _upwards(
         .where(Message.id == start_id, Message.conversation_id == conversation_id)
         .cte("walk", recursive=True)
     )
-    parent = aliased(Message)
-    onwards = select(parent.id, parent.parent_id, walk.c.step + 1).join(walk, parent.id == walk.c.parent_id)
+    above = aliased(Message)
+    # A subquery and not a join: each step is then one look-up by primary key, also where PostgreSQL has no statistics yet
+    # and would read the whole table once per step.
+    grandparent_id = select(above.parent_id).where(above.id == walk.c.parent_id).scalar_subquery()
+    onwards = select(walk.c.parent_id, grandparent_id, walk.c.step + 1).where(walk.c.parent_id.is_not(None))
     if limit is not None:
         onwards = onwards.where(walk.c.step < limit)
     walk = walk.union_all(onwards)
@@ -157,22 +160,21 @@ async def _upwards(
     return list((await session.scalars(statement)).all())
 
 
-async def newest_leaf_below(session: AsyncSession, conversation_id: str, message_id: str) -> str:
+async def newest_leaf_below(session: AsyncSession, message: Message) -> str:
     """The leaf that was reached last from this message on; the message itself when nothing follows it."""
-    walk = (
-        select(Message.id, Message.ordinal)
-        .where(Message.id == message_id, Message.conversation_id == conversation_id)
-        .cte("walk", recursive=True)
+    newest = message.id
+    below = {message.id}
+    # A message is always younger than its parent, so one pass in the order of age finds all that follow.
+    later = (
+        select(Message.id, Message.parent_id)
+        .where(Message.conversation_id == message.conversation_id, Message.ordinal > message.ordinal)
+        .order_by(Message.ordinal)
     )
-    child = aliased(Message)
-    walk = walk.union_all(
-        select(child.id, child.ordinal).join(
-            walk, (child.parent_id == walk.c.id) & (child.conversation_id == conversation_id)
-        )
-    )
-    # A message is always younger than its parent, so the youngest of all below has no child.
-    newest = await session.scalar(select(walk.c.id).order_by(walk.c.ordinal.desc()).limit(1))
-    return message_id if newest is None else newest
+    for message_id, parent_id in await session.execute(later):
+        if parent_id in below:
+            below.add(message_id)
+            newest = message_id
+    return newest
 
 
 async def children_of(session: AsyncSession, conversation_id: str, parent_ids: Sequence[str]) -> dict[str, list[str]]:

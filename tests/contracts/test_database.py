@@ -158,7 +158,7 @@ async def test_a_database_that_answers_answers_a_ping(database: Database) -> Non
 
 
 async def test_a_unit_of_work_that_reads_cannot_write(database: Database) -> None:
-    with pytest.raises(DBAPIError, match="read-?only"):
+    with pytest.raises(DBAPIError, match=r"read-?only"):
         async with database.read() as session:
             session.add(user("ann"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -69,19 +70,49 @@ async def running_app(
     *,
     engine: EngineClient | None = None,
     clock: SteppedClock | None = None,
+    web_folder: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningApp]:
-    """An application on this database. `settings` are those that differ from the defaults."""
+    """An application on this database, without pages unless a folder is given. `settings` replace the defaults."""
     engine = engine or FakeEngine()
     clock = clock or SteppedClock()
     passwords = quick_passwords()
     try:
         chosen = Settings(data=data, database_url=database_url, **settings)
-        app = create_app(chosen, engine, passwords=passwords, now=clock.now, monotonic=clock.monotonic)
-        async with app.lifespan():
+        app = create_app(
+            chosen,
+            engine,
+            passwords=passwords,
+            now=clock.now,
+            monotonic=clock.monotonic,
+            web_folder=web_folder or data / "no pages",
+        )
+        async with _lifespan_in_one_task(app):
             yield RunningApp(app, engine, clock)
     finally:
         passwords.close()
+
+
+@asynccontextmanager
+async def _lifespan_in_one_task(app: Litestar) -> AsyncIterator[None]:
+    """The framework's lifespan must end in the task it began in, and pytest ends a fixture in another one."""
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:
+        async with app.lifespan():
+            begun.set()
+            await over.wait()
+
+    life = asyncio.create_task(live())
+    beginning = asyncio.create_task(begun.wait())
+    try:
+        await asyncio.wait([life, beginning], return_when=asyncio.FIRST_COMPLETED)
+        if begun.is_set():
+            yield
+    finally:
+        over.set()
+        beginning.cancel()
+        await life
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""Guards of the REST routes: what is not supported is refused and never ignored. Set on the router of `/api/v1` and on routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.params import QueryParameter
+
+from app.errors import InvalidInput
+
+AnyConnection = ASGIConnection[Any, Any, Any, Any]
+
+
+def known_parameters_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """Raises InvalidInput for a query parameter that the route does not declare."""
+    declared = {
+        field.kwarg_definition.name or name
+        for name, field in handler.parsed_fn_signature.parameters.items()
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+    if unknown := set(connection.query_params) - declared:
+        known = ", ".join(sorted(declared)) or "none"
+        raise InvalidInput(
+            f"this resource has no query parameter {min(unknown)[:80]!r}; it has: {known}", code="unknown_parameter"
+        )
+
+
+def no_idempotency_key(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """For routes whose answer is a secret: it is shown once and not stored, so it cannot be given again.
+
+    Raises InvalidInput.
+    """
+    if "idempotency-key" in connection.headers:
+        raise InvalidInput(
+            "this resource answers with a secret that is not kept, so it takes no Idempotency-Key",
+            code="idempotency_not_supported",
+        )
