@@ -5,9 +5,9 @@ A test fails when the page logs an error, throws, or violates its content securi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -79,9 +79,7 @@ class Visitors:
     async def profile(self, *, signed_in: bool = True, url: str | None = None, **options: Any) -> BrowserContext:
         """Another profile. `url` is its server where that is not the usual one."""
         state = self._storage_state if signed_in else None
-        if state and url:
-            port = url.rpartition(":")[2]
-            assert port.isdigit()  # cookies belong to a host whatever its port, so the sign-in is good there too
+        # Cookies belong to a host whatever its port, so a sign-in is good behind a proxy too.
         context = await self._stack.enter_async_context(
             await self._browser.new_context(base_url=url or self.url, storage_state=state, **options)
         )
@@ -145,6 +143,14 @@ class Stored:
         items: list[dict[str, Any]] = answer.json()["items"]
         return items[::-1]
 
+    async def ended(self, conversation_id: str) -> None:
+        """Waits until the newest answer is over at the server."""
+        for _ in range(200):
+            if (await self.messages(conversation_id))[-1]["status"] not in ("queued", "in_progress"):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("the answer did not end")
+
     async def texts(self, conversation_id: str) -> list[str]:
         return [message["content"] for message in await self.messages(conversation_id)]
 
@@ -160,9 +166,3 @@ async def reading(url: str, storage_state: Any) -> AsyncIterator[Stored]:
 async def stored(server: ServerProcess, storage_state: Any) -> AsyncIterator[Stored]:
     async with reading(server.url, storage_state) as stored:
         yield stored
-
-
-@pytest.fixture
-def data_folder(tmp_path: Path) -> Path:
-    """Data of a server that a test starts for itself."""
-    return tmp_path / "data"

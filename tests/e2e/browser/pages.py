@@ -102,8 +102,8 @@ class ChatPage:
 
     async def edit(self, message: Locator, text: str) -> None:
         await message.get_by_role("button", name="Edit message").click()
-        await self.page.get_by_label("Edit message").fill(text)
-        await self.page.get_by_label("Edit message").press("Enter")
+        await self.page.get_by_role("textbox", name="Edit message").fill(text)
+        await self.page.get_by_role("textbox", name="Edit message").press("Enter")
 
     async def version(self, message: Locator, which: str) -> None:
         """Presses an arrow: `Previous` or `Next`."""
