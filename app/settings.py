@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Positive, Meta(description="Tokens of an answer where the request gives no max_tokens")
     ] = 1024
     temperature: Annotated[float, Meta(ge=0, le=2, description="Temperature where the request gives none")] = 0.2
-    top_p: Annotated[float, Meta(gt=0, le=1, description="top_p where the request gives none")] = 0.9
+    top_p: Annotated[float, Meta(gt=0, le=1, description="top_p where the request gives none")] = 0.5
     message_max_bytes: Annotated[Positive, Meta(description="Bytes of one message, UTF-8")] = 131072
 
     delta_window_ms: Annotated[
