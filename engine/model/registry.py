@@ -24,11 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.errors import ModelError
+from engine.errors import ModelError, ModelNotFetched
 from engine.model import bundled
-from engine.model.gguf_file import GgufFile
 from engine.model.gguf_folder import SOURCE_FILE, convert_tokenizer, gguf_of_folder, name_source
-from engine.model.hub import Hub, HuggingFace, ModelScope, fetch_from_hub
 from engine.model.pull_progress import PullProgress, folder_bytes
 from engine.tokenizer import TOKENIZER_FILE
 
@@ -60,10 +58,13 @@ class _Wanted:
 
 
 def resolve_model(name: str, models_folder: Path) -> Path:
-    """The folder for `EngineConfig.model_path`, from what is on this machine. Raises ModelError."""
+    """The folder for `EngineConfig.model_path`, from what is on this machine.
+
+    Raises ModelNotFetched when `pull_model` has something to do, and ModelError when it could not help.
+    """
     wanted = _wanted(name, models_folder)
     if not wanted.is_whole():
-        raise ModelError(f"{wanted.title} has not been fetched yet, or is damaged; `kvasir model pull` fetches it")
+        raise ModelNotFetched(f"{wanted.title} has not been fetched yet, or is damaged; `kvasir model pull` fetches it")
     return wanted.folder
 
 
@@ -135,6 +136,9 @@ def _wanted_folder(path: Path, models_folder: Path) -> _Wanted:
 
 
 def _wanted_gguf(path: Path, models_folder: Path) -> _Wanted:
+    # Here and below, because these two import torch: a start with the bundled model opens its port before that.
+    from engine.model.gguf_file import GgufFile
+
     header = GgufFile(path).header_sha256
     key = hashlib.sha256(f"{header} {path.resolve()}".encode()).hexdigest()[:16]
     folder = models_folder / f"gguf-{key}"
@@ -148,6 +152,8 @@ def _wanted_gguf(path: Path, models_folder: Path) -> _Wanted:
 
 
 def _wanted_from_hub(name: str, models_folder: Path) -> _Wanted:
+    from engine.model.hub import Hub, HuggingFace, ModelScope, fetch_from_hub
+
     model_id = name.removeprefix(MODELSCOPE_PREFIX)
     hub: Hub = ModelScope() if name.startswith(MODELSCOPE_PREFIX) else HuggingFace()
     kind = "modelscope" if name.startswith(MODELSCOPE_PREFIX) else "hub"

@@ -100,6 +100,12 @@ def test_the_help_text_loads_nothing_heavy() -> None:
     assert result.stdout.strip() == "[]"
 
 
+def test_the_port_opens_before_torch_is_imported() -> None:
+    code = "import sys, app.cli.serve; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 def test_sqlalchemy_stays_in_models_queries_services_and_the_database() -> None:
     wrong = {
         str(path): found
