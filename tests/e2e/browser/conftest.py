@@ -47,8 +47,9 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    arguments = ["--data", str(tmp_path_factory.mktemp("data")), "--delay-ms", "4", "--prefill-step-tokens", "60"]
-    with server_process(*FAKE, *arguments) as server:
+    data = str(tmp_path_factory.mktemp("data"))
+    pace = ("--delay-ms", "4", "--prefill-step-tokens", "60", "--set", "max_answer_tokens=5000")
+    with server_process(*FAKE, "--data", data, *pace) as server:
         server.wait_ready(60)
         yield server
 
