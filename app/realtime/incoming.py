@@ -44,6 +44,8 @@ def read_frame(text: str) -> AnyClientFrame:
         raise BadFrame("malformed_json", f"the frame is not JSON: {problem}") from None
     except RecursionError:
         raise BadFrame("malformed_json", "the frame is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise BadFrame("malformed_json", "the frame is not Unicode text") from None
 
 
 def _invalid(text: str, problem: str) -> BadFrame:

@@ -219,6 +219,13 @@ async def test_a_binary_frame_closes_the_socket(live: LiveServer, ann: Person) -
         assert await socket.close_code() == 1003
 
 
+async def test_a_text_frame_that_is_not_utf8_closes_the_socket(live: LiveServer, ann: Person) -> None:
+    async with ann.socket() as socket, ann.socket() as other:
+        await socket.connection.send(b'{"type":"ping","id":"\xff"}', text=True)
+        assert await socket.close_code() == 1007
+        await other.ask("ping")
+
+
 async def test_a_frame_beyond_the_limit_closes_the_socket(live: LiveServer, ann: Person) -> None:
     async with ann.socket() as socket:
         await socket.connection.send(json.dumps({"type": "ping", "id": "x" * 262144}))
