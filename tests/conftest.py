@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,10 @@ from tests.support.postgres import PostgresCluster
 
 if TYPE_CHECKING:
     from engine.model.loader import LoadedModel
+
+# One thread for the tensors of a test: several test processes share the cores, and threads that wait for each other inside
+# one multiplication would wait for somebody else's test. Read when torch is imported; a server under test sets its own.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 BACKENDS = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 

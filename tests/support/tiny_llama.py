@@ -1,57 +1,186 @@
-"""A real decoder of the Llama kind with random weights, small enough for hundreds of runs, for the tiny tokenizer."""
+"""Llama models with random weights, small enough to make one per test, and folders of them as people have them on disk."""
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
 import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from engine.model.architecture import ModelShape
-from engine.model.decoder import Decoder, DecoderWeights, LayerWeights
-from engine.model.rope import inverse_frequencies
+from engine.kv_cache import KVSpec
+from engine.model.architecture import shape_of_config
+from engine.model.decoder import Decoder
+from engine.model.json_file import read_json_object
+from engine.model.safetensors_source import SafetensorsSource
+from engine.model.weights import WeightPlan
 from kernels.dispatch import choose_kernels
-from tests.support.tiny_model import LOGITS
 
-SHAPE = ModelShape(
-    architecture="LlamaForCausalLM",
-    layers=2,
-    hidden_size=32,
-    intermediate_size=64,
-    heads=4,
-    kv_heads=2,
-    head_size=8,
-    vocabulary_size=LOGITS,
-    context_tokens=512,
-    norm_epsilon=1e-5,
-    tied_embeddings=False,
-    rope_theta=10000.0,
-    rope_scaling=None,
+CORPUS = (
+    "The quick brown fox jumps over the lazy dog. What is the capital of France? Paris is its capital, of course.",
+    "user assistant system hello world, this is a chat; numbers 0123456789 and more words for the merges to learn.",
+    "日本語のテキスト и немного русского, 😀 emoji too, \n\n new lines\n and  double  spaces.",
 )
-LLAMA_SPEC = SHAPE.kv_spec(torch.float32)
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+CHATML_CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
-def tiny_llama(seed: int = 0) -> Decoder:
-    """Weights large enough that attention decides between tokens, and answers do not fall into a loop at once."""
-    generator = torch.Generator().manual_seed(seed)
+def tiny_llama(seed: int = 0, **changes: Any) -> Any:
+    """A transformers LlamaForCausalLM. Its weights are larger than usual, so that its answers are not all one token."""
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    def matrix(rows: int, columns: int, scale: float = 1.0) -> torch.Tensor:
-        return torch.randn(rows, columns, generator=generator) * scale / columns**0.5
-
-    hidden, queries, keys = SHAPE.hidden_size, SHAPE.heads * SHAPE.head_size, SHAPE.kv_heads * SHAPE.head_size
-    layers = [
-        LayerWeights(
-            attention_norm=torch.ones(hidden),
-            qkv=matrix(queries + 2 * keys, hidden, scale=2.0),
-            attention_output=matrix(hidden, queries, scale=2.0),
-            feed_forward_norm=torch.ones(hidden),
-            gate_up=matrix(2 * SHAPE.intermediate_size, hidden),
-            down=matrix(hidden, SHAPE.intermediate_size, scale=2.0),
-        )
-        for _ in range(SHAPE.layers)
-    ]
-    weights = DecoderWeights(
-        embedding=torch.randn(LOGITS, hidden, generator=generator),
-        layers=layers,
-        final_norm=torch.ones(hidden),
-        head=matrix(LOGITS, hidden, scale=4.0),
-        inverse_frequencies=inverse_frequencies(SHAPE.head_size, SHAPE.rope_theta, SHAPE.rope_scaling),
+    config = LlamaConfig(
+        **{
+            "vocab_size": 211,
+            "hidden_size": 48,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 512,
+            "initializer_range": 0.6,
+            "bos_token_id": None,
+            "eos_token_id": None,
+            "pad_token_id": 0,
+            **changes,
+        }
     )
-    return Decoder(SHAPE, weights, choose_kernels())
+    torch.manual_seed(seed)
+    return LlamaForCausalLM(config).eval()
+
+
+def load_decoder(model: Any) -> tuple[Decoder, KVSpec]:
+    """Our decoder with the weights of a transformers model, through a folder on the disk as `load_model` reads it."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        model.save_pretrained(folder)
+        shape = shape_of_config(read_json_object(folder / "config.json"), str(folder))
+        with SafetensorsSource(folder) as source:
+            weights = WeightPlan(source, shape, torch.float32).build()
+    return Decoder(shape, weights, choose_kernels()), shape.kv_spec(torch.float32)
+
+
+@cache
+def byte_tokenizer_json(vocabulary: int = 400) -> str:
+    """A tokenizer of the byte family, as GPT-2, SmolLM and Llama 3 have."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(CHATML_CONTROLS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    # A marker that is not flagged as special, and one whose spelling other text could be.
+    tokenizer.add_tokens([AddedToken("<tool_call>", special=False, normalized=False)])
+    text: str = tokenizer.to_str()
+    return text
+
+
+@cache
+def piece_tokenizer_json(prefix: str = "legacy", vocabulary: int = 600) -> str:
+    """A tokenizer of the piece family with byte fallback, as Llama 2 and Mistral have.
+
+    `prefix` is how it puts a space before a text: `legacy` before every stretch, `first` only at the very beginning.
+    """
+    controls = ["<unk>", "<s>", "</s>"]
+    all_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    if prefix == "legacy":
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=[*controls, *all_bytes], show_progress=False)
+    tokenizer.train_from_iterator([word for line in CORPUS[:2] for word in line.split()], trainer)
+    document = json.loads(tokenizer.to_str())
+    # The bytes are ordinary tokens of the vocabulary, no added ones.
+    document["added_tokens"] = [token for token in document["added_tokens"] if token["content"] in controls]
+    return json.dumps(document, ensure_ascii=False)
+
+
+def write_tokenizer(folder: Path, document: str | None = None, template: str = CHATML, **config: Any) -> None:
+    """`tokenizer.json` and `tokenizer_config.json`, as `save_pretrained` leaves them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(document or byte_tokenizer_json(), encoding="utf-8")
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>" if document is None else "</s>",
+        "chat_template": template,
+        **config,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def write_folder(folder: Path, seed: int = 0, **changes: Any) -> Any:
+    """A model folder with safetensors and a tokenizer; returns the model."""
+    model = tiny_llama(seed, **{"vocab_size": 420, **changes})
+    model.save_pretrained(folder)
+    write_tokenizer(folder)
+    return model
+
+
+def write_gguf(path: Path, model: Any) -> None:
+    """The same weights as a GGUF file in float32, query and key rows in the order such files have them."""
+    from gguf import GGUFWriter
+
+    config = model.config
+    writer = GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_eos_token_id(2)
+    for name, tensor in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        writer.add_tensor(_gguf_name(name), _gguf_order(name, tensor, config).contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _gguf_name(name: str) -> str:
+    parts = {
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+        "model.layers": "blk",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    for theirs, own in parts.items():
+        name = name.replace(theirs, own)
+    return name
+
+
+def _gguf_order(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
+    """llama.cpp keeps the two numbers that turn together next to each other (ggml-org/llama.cpp#3364)."""
+    if not name.endswith(("q_proj.weight", "k_proj.weight")):
+        return tensor
+    heads = config.num_attention_heads if name.endswith("q_proj.weight") else config.num_key_value_heads
+    rows, columns = tensor.shape
+    return tensor.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
