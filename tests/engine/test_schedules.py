@@ -14,7 +14,7 @@ from engine.core import Engine
 from engine.kv_cache import KVSpec
 from engine.model.decoder import DecoderLike
 from engine.types import EngineState, Finished, GenerationRequest
-from tests.support.tiny_llama import LLAMA_SPEC, tiny_llama
+from tests.support.random_decoder import LLAMA_SPEC, random_llama
 from tests.support.tiny_model import SPEC, TinyDecoder, TinyTokenizer, request, tiny_engine
 
 TOKENIZER = TinyTokenizer()
@@ -35,7 +35,7 @@ class Model:
 
 
 TINY = Model(TinyDecoder, SPEC)
-LLAMA = Model(tiny_llama, LLAMA_SPEC)
+LLAMA = Model(random_llama, LLAMA_SPEC)
 both_models = pytest.mark.parametrize("model", [TINY, LLAMA], ids=["definition", "llama"])
 
 
