@@ -127,23 +127,22 @@ async def test_the_policy_of_the_page_stops_what_would_slip_through(visitors: Vi
     chat = await visitors.chat()
     outcome = await chat.page.evaluate(
         """async () => {
-            const script = document.createElement("script");
-            script.textContent = "window.hacked = 1";
-            document.body.append(script);
+            const refused = [];
+            const attempt = (name, action) => { try { action(); } catch { refused.push(name); } };
+            attempt("html", () => { document.createElement("p").innerHTML = "<b>x</b>"; });
+            attempt("script", () => { document.createElement("script").textContent = "window.hacked = 1"; });
+            attempt("timer", () => setTimeout("window.hacked = 1", 0));
             const image = new Image();
             image.src = "https://evil.example/pixel.png";
             const style = document.createElement("style");
             style.textContent = "body { display: none }";
             document.head.append(style);
-            let evaluated = true;
-            try { (0, eval)("1"); } catch { evaluated = false; }
-            let fetched = true;
-            try { await fetch("https://evil.example/"); } catch { fetched = false; }
+            await fetch("https://evil.example/").catch(() => refused.push("fetch"));
             await new Promise((resolve) => setTimeout(resolve, 100));
-            return { hacked: window.hacked ?? null, fetched, display: getComputedStyle(document.body).display };
+            return { hacked: window.hacked ?? null, refused, display: getComputedStyle(document.body).display };
         }"""
     )
-    assert outcome == {"hacked": None, "fetched": False, "display": "block"}
+    assert outcome == {"hacked": None, "refused": ["html", "script", "timer", "fetch"], "display": "block"}
     reported = {complaint.split()[2] for complaint in visitors.complaints if complaint.startswith("error: CSP")}
-    assert {"script-src-elem", "img-src", "style-src-elem", "connect-src"} <= reported
+    assert {"require-trusted-types-for", "img-src", "style-src-elem", "connect-src"} <= reported
     visitors.complaints.clear()

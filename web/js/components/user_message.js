@@ -37,11 +37,11 @@ export const UserMessage = memo(
       <article class="message from-user" data-message-id=${message.id} data-role="user" aria-label="You said">
         <div class="bubble" dir="auto" ref=${body}>${message.content}</div>
         <div class="actions">
-          <${BranchArrows} ...${props} />
           <${CopyButton} text=${message.content} label="Copy message" />
           <button type="button" class="icon-button" aria-label="Edit message" title="Edit message" onClick=${() => setEditing(true)}>
             <${Icon} name="pencil" />
           </button>
+          <${BranchArrows} ...${props} />
         </div>
       </article>
     `;
