@@ -5,8 +5,8 @@
     application.asgi_handler = RequestLog(application.asgi_handler, metrics)
 
 The id is the caller's `X-Request-Id` where it is well formed, else a new one; it is `trace_id` in every log line, in the
-scope's state and so in problem details, and comes back as a header. The line says method, path, status and duration, and nothing else: never a
-query string, a header or a body.
+scope's state and so in problem details, and comes back as a header. The line says method, path, status and duration, and
+nothing else: never a query string, a header or a body.
 """
 
 from __future__ import annotations
