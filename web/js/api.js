@@ -170,9 +170,19 @@ export class Api {
     }
     const content = parsed(text);
     if (status >= 200 && status < 300) return content;
-    const detail = String(content?.detail ?? content?.title ?? `The server answered ${status}.`);
+    const detail = sentence(String(content?.detail ?? content?.title ?? `The server answered ${status}`));
     throw new Refusal(status, String(content?.code ?? "unknown"), detail, Number.isNaN(retryAfter) ? null : retryAfter);
   }
+}
+
+/**
+ * The server's details are for logs too, and written without a capital and a full stop.
+ *
+ * @param {string} detail
+ */
+function sentence(detail) {
+  const text = detail.charAt(0).toUpperCase() + detail.slice(1);
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 /** @param {string} text */

@@ -82,13 +82,13 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
   if (session.chat) {
     session.chat.socket.awaken();
-    void session.chat.refreshList();
+    session.chat.refresh();
   } else if (store.state.phase === "signed_out") {
     void session.check();
   }
 });
 tabs.addEventListener("message", ({ data }) => {
-  if (data === "conversations") void session.chat?.refreshList();
+  if (data === "conversations") session.chat?.refresh();
   else void session.check();
 });
 

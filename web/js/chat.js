@@ -47,9 +47,8 @@ export class Chat {
     const thread = unsent.find((one) => one.conversation_id === null)?.thread_id;
     this.store.set({ unsent, ...(thread === undefined ? {} : { threadId: thread }) });
     this.socket.open();
-    void this.refreshList();
+    this.refresh();
     void this.sender.flush();
-    if (this.store.state.currentId !== null) void this.load(this.store.state.currentId);
   }
 
   stop() {
@@ -132,12 +131,16 @@ export class Chat {
 
   connected() {
     const { currentId } = this.store.state;
-    if (currentId !== null) {
-      this.socket.send("conversation.subscribe", { conversation_id: currentId });
-      void this.load(currentId);
-    }
-    void this.refreshList();
+    if (currentId !== null) this.socket.send("conversation.subscribe", { conversation_id: currentId });
+    this.refresh();
     void this.sender.flush();
+  }
+
+  /** Reads again what is shown: something happened that no frame tells, like a deletion on another device. */
+  refresh() {
+    const { currentId } = this.store.state;
+    if (currentId !== null) void this.load(currentId);
+    void this.refreshList();
   }
 
   /**

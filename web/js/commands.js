@@ -56,6 +56,8 @@ export class Commands {
   enqueue(content, parentId) {
     const { outbox, store, sender } = this.chat;
     const { currentId, threadId } = this.state;
+    // The time is the order, so two messages of one moment must not have the same.
+    const lastAt = outbox.messages().at(-1)?.created_at ?? 0;
     /** @type {Unsent} */
     const unsent = {
       client_message_id: newId(),
@@ -63,7 +65,7 @@ export class Commands {
       thread_id: threadId,
       ...(parentId === undefined ? {} : { parent_id: parentId }),
       content,
-      created_at: this.now(),
+      created_at: Math.max(this.now(), lastAt + 1),
       refused: null,
     };
     try {

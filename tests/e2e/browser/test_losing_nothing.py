@@ -203,6 +203,7 @@ async def test_leaving_a_chat_while_it_answers_and_coming_back(visitors: Visitor
 
 
 async def test_two_tabs_stay_in_step(visitors: Visitors, stored: Stored) -> None:
+    visitors.may_lose_network = True  # a browser logs every 404
     context = await visitors.profile()
     one = ChatPage(await context.new_page())
     await one.page.goto("/")
@@ -228,6 +229,7 @@ async def test_two_tabs_stay_in_step(visitors: Visitors, stored: Stored) -> None
     await row.get_by_role("button", name="Delete").click()
     await one.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(two.page.get_by_role("link", name="shown twice")).to_have_count(0)
+    await expect(two.page.get_by_text("This conversation does not exist any more.")).to_be_visible()
 
 
 async def test_a_proxy_that_closes_politely_is_no_end(visitors: Visitors, stored: Stored) -> None:

@@ -1,0 +1,165 @@
+// What comes from the server ends up where it belongs, and trouble leads to the state and not to an exception.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Refusal, Unreachable } from "../../web/js/api.js";
+import { Chat } from "../../web/js/chat.js";
+import { Commands } from "../../web/js/commands.js";
+import { Outbox } from "../../web/js/outbox.js";
+import { initialState } from "../../web/js/state.js";
+import { Store } from "../../web/js/store.js";
+import { answer, delta, frame, listing, MemoryStorage, question } from "./support.js";
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+/** A chat whose server answers with what the test puts into `replies`, by the name of the call. */
+function made({ currentId = "c1", replies = {} } = {}) {
+  const calls = [];
+  const defaults = {
+    conversations: () => ({ items: [], next_cursor: null }),
+    messages: () => listing([answer("a1", "q1", { status: "in_progress", content: "one", last_seq: 3, response_id: "r1" }), question("q1", { children: ["a1"] })]),
+  };
+  const api = new Proxy({}, {
+    get: (_target, name) => async (...args) => {
+      calls.push([name, ...args]);
+      const reply = (replies[name] ?? defaults[name])(...args);
+      if (reply instanceof Error) throw reply;
+      return reply;
+    },
+  });
+  const sent = [];
+  const seen = { reconnects: 0, signedOut: 0, flushes: 0, addresses: [] };
+  const store = new Store({ ...initialState("t1"), phase: "signed_in", currentId }, () => undefined);
+  const chat = new Chat(api, store, new Outbox(new MemoryStorage(), "u1"), {
+    makeSocket: () => ({
+      open: () => undefined,
+      close: () => undefined,
+      reconnect: () => (seen.reconnects += 1),
+      send: (type, data) => sent.push([type, data.conversation_id]),
+    }),
+    makeSender: () => ({ flush: () => (seen.flushes += 1), stop: () => undefined }),
+    onSignedOut: () => (seen.signedOut += 1),
+    showAddress: (id) => seen.addresses.push(id),
+    tellTabs: () => undefined,
+  });
+  return { chat, store, calls, sent, seen, commands: new Commands(() => chat, () => 1), text: (id) => chat.transcript("c1").messages.get(id)?.content };
+}
+
+test("after every connection the shown conversation is subscribed to, read again, and what waits is sent", async () => {
+  const { chat, sent, calls, seen } = made();
+  chat.receive({ type: "session.ready", data: {} });
+  await settled();
+  assert.deepEqual(sent, [["conversation.subscribe", "c1"]]);
+  assert.deepEqual(calls.map(([name]) => name).sort(), ["conversations", "messages"]);
+  assert.equal(seen.flushes, 1);
+});
+
+test("a gap makes the socket resume, and what was read stays", async () => {
+  const { chat, seen, text } = made();
+  await chat.load("c1");
+  chat.receive(delta(4, " two"));
+  chat.receive(delta(6, " four"));
+  assert.equal(seen.reconnects, 1);
+  assert.equal(text("a1"), "one two");
+  assert.deepEqual(chat.resumePoints(), [{ response_id: "r1", last_seq: 4 }]);
+});
+
+test("where the server cannot resume, the stored message decides", async () => {
+  const { chat, text } = made();
+  await chat.load("c1");
+  chat.receive(delta(4, " two"));
+  chat.receive({ type: "resync_required", response_id: "r1", data: { response_id: "r1", reason: "impossible" } });
+  await settled();
+  assert.equal(text("a1"), "one");
+  chat.receive(delta(4, " zwei"));
+  assert.equal(text("a1"), "one zwei");
+});
+
+test("another conversation's frames change nothing that is shown (oobabooga/textgen#7555)", async () => {
+  const { chat, text, store } = made();
+  await chat.load("c1");
+  chat.receive({ ...delta(4, " strange"), conversation_id: "c2", response_id: "r1" });
+  assert.equal(text("a1"), "one");
+  assert.equal(store.state.currentId, "c1");
+});
+
+test("a frame of an unknown type is passed over", () => {
+  const { chat, store } = made();
+  const before = store.state;
+  chat.receive({ type: "conversation.status_changed", conversation_id: "c1", data: {} });
+  chat.receive({ type: "something.new", data: { conversation: null } });
+  assert.equal(store.state, before);
+});
+
+test("a conversation that is gone leaves the list and says so", async () => {
+  const { chat, store } = made({ replies: { messages: () => new Refusal(404, "not_found", "There is none.", null) } });
+  await chat.load("c1");
+  assert.equal(store.state.problem, "This conversation does not exist any more.");
+  assert.equal(store.state.transcripts.size, 0);
+});
+
+test("a sign-in that has ended ends the page's, and an unreachable server does not", async () => {
+  const ended = made({ replies: { messages: () => new Refusal(401, "unauthenticated", "Who?", null) } });
+  await ended.chat.load("c1");
+  assert.equal(ended.seen.signedOut, 1);
+  const away = made({ replies: { messages: () => new Unreachable() } });
+  await away.chat.load("c1");
+  assert.equal(away.seen.signedOut, 0);
+  assert.equal(away.store.state.problem, "The server cannot be reached.");
+});
+
+test("why an answer failed is asked for once", async () => {
+  const failed = listing([answer("a1", "q1", { status: "failed", response_id: "r1" }), question("q1", { children: ["a1"] })]);
+  const { chat, calls } = made({ replies: { messages: () => failed, response: () => ({ error: { code: "x", message: "No ink." } }) } });
+  await chat.load("c1");
+  await chat.load("c1");
+  assert.equal(chat.transcript("c1").messages.get("a1").error.message, "No ink.");
+  assert.equal(calls.filter(([name]) => name === "response").length, 1);
+});
+
+test("leaving a conversation unsubscribes from it (open-webui/open-webui#6172)", async () => {
+  const { chat, sent, commands } = made();
+  await chat.load("c1");
+  commands.open("c2");
+  commands.open(null);
+  assert.deepEqual(sent, [
+    ["conversation.unsubscribe", "c1"],
+    ["conversation.subscribe", "c2"],
+    ["conversation.unsubscribe", "c2"],
+  ]);
+});
+
+test("messages of one moment keep their order", () => {
+  const { chat, commands } = made();
+  for (const content of ["1", "2", "3", "4", "5"]) assert.ok(commands.send(content));
+  assert.deepEqual(chat.outbox.messages().map(({ content }) => content), ["1", "2", "3", "4", "5"]);
+});
+
+test("a full storage keeps the words in the composer and says so", () => {
+  const { chat, commands, store } = made();
+  chat.outbox.put = () => {
+    throw new Error("QuotaExceededError");
+  };
+  assert.equal(commands.send("words"), false);
+  assert.match(store.state.notice, /storage is full/);
+});
+
+test("at the newest end the server chooses what a message follows; on an old branch, in an edit and at the root the page does", async () => {
+  const { chat, commands } = made({ replies: { messages: (_id, { leaf }) =>
+    leaf === "a1" ? listing([answer("a1", "q1"), question("q1", { children: ["a1"] })], { roots: ["q1", "q2"] }) : listing([answer("a2", "q2"), question("q2", { children: ["a2"] })], { roots: ["q1", "q2"] }) } });
+  await chat.load("c1");
+  commands.send("newest");
+  await commands.showBranch("a1");
+  commands.send("old branch");
+  commands.edit(chat.transcript("c1").messages.get("q1"), "root");
+  assert.deepEqual(chat.outbox.messages().map((unsent) => unsent.parent_id), [undefined, "a1", null]);
+});
+
+test("the end of an answer is announced, the growing of it is not", async () => {
+  const { chat, store } = made();
+  await chat.load("c1");
+  chat.receive(delta(4, " two"));
+  assert.equal(store.state.announcement, "");
+  chat.receive(frame("response.completed", 5, { usage: null }));
+  assert.equal(store.state.announcement, "Answer complete. one two");
+});
