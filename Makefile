@@ -23,8 +23,8 @@ run: $(VENV)/installed ## Install on the first run, then start the server; optio
 
 test: $(VENV)/installed-dev node_modules/installed system-packages ## Install what tests need, then run every test
 	@$(BIN)/kvasir model pull --data .cache
-	@npm --silent test
-	@$(BIN)/pytest -p tests.support.no_skips --numprocesses 2 --dist loadfile --quiet $(ARGS)
+	@output=$$(npm --silent test 2>&1) || { echo "$$output"; exit 1; }; grep -E '^# (pass|fail|skipped)' <<<"$$output"
+	@$(BIN)/pytest -p tests.support.no_skips --numprocesses 2 --dist loadfile --no-header $(ARGS)
 
 lint: $(VENV)/installed-dev node_modules/installed system-packages ## Check format, style, types and shell scripts
 	@$(BIN)/ruff format --check --quiet || { echo "make format would change the files above"; exit 1; }
