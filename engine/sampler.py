@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from engine.types import SamplingParams
@@ -19,11 +20,17 @@ from engine.types import SamplingParams
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing by them would leave the range of float32."""
 
-TOP_P_CANDIDATES = 1024
-"""Most probable tokens that are looked at first for `top_p`; only where they do not reach it the whole vocabulary is sorted,
-which takes seven times as long."""
+CANDIDATES = (64, 1024)
+"""How many of the most likely tokens are looked at first, and then, before the whole vocabulary is sorted. 64 are enough for
+usual settings, and take a hundredth of the time of sorting 49,152."""
 
 MINUS_INFINITY = float("-inf")
+
+_MASK = (1 << 64) - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+_FIRST_FACTOR = 0xBF58476D1CE4E5B9
+_SECOND_FACTOR = 0x94D049BB133111EB
+"""Constants of SplitMix64 (Steele, Lea and Flood, 2014)."""
 
 
 class SamplingState:
@@ -106,70 +113,82 @@ def _penalise(logits: torch.Tensor, states: Sequence[SamplingState]) -> None:
 
 
 def _sample_random(logits: torch.Tensor, states: Sequence[SamplingState]) -> torch.Tensor:
-    """Draw from the filtered distribution of each row by the Gumbel-max trick.
+    """Draw from the filtered distribution of each row by the Gumbel-max trick: the largest of logit plus noise.
 
     Not by a running sum over probabilities: there the last bit of a likely token's logit, which depends on the batch, would
     move the place of every token behind it.
     """
     scaled = logits / _column(state.params.temperature for state in states)
-    threshold = _threshold(scaled, [state.params for state in states])
-    if threshold is not None:
-        scaled.masked_fill_(scaled < threshold, MINUS_INFINITY)
-    return (scaled - _exponential_noise(states, logits.shape[1]).log_()).argmax(dim=-1)
+    chosen = torch.empty(len(states), dtype=torch.int64)
+    filtered = [row for row, state in enumerate(states) if _filters(state.params)]
+    for row in sorted(set(range(len(states))) - set(filtered)):
+        # One row at a time: the noise of a whole vocabulary fits into the processor's cache, that of a batch does not.
+        noise = _gumbel_noise([states[row]], np.arange(logits.shape[1])[None, :])
+        chosen[row] = (scaled[row] + noise[0]).argmax()
+    for width in _widths(logits.shape[1]):
+        if filtered:
+            filtered = _sample_among_best(scaled, states, filtered, width, chosen)
+    return chosen
 
 
-def _exponential_noise(states: Sequence[SamplingState], size: int) -> torch.Tensor:
-    """[R, size] of exponentially distributed numbers; minus their logarithm has the Gumbel distribution.
+def _filters(params: SamplingParams) -> bool:
+    return params.top_k > 0 or params.top_p < 1.0 or params.min_p > 0.0
 
-    Philox is counter-based: any position of any seed can be had at once, in any order.
+
+def _widths(vocabulary_size: int) -> list[int]:
+    return [*(width for width in CANDIDATES if width < vocabulary_size), vocabulary_size]
+
+
+def _sample_among_best(
+    scaled: torch.Tensor, states: Sequence[SamplingState], rows: list[int], width: int, chosen: torch.Tensor
+) -> list[int]:
+    """Sample the `rows` whose filters leave no more than the `width` best tokens in; return the others.
+
+    The filters, in this order: the `top_k` best; of these the best whose mass reaches `top_p`; of these the ones at least
+    `min_p` as likely as the best.
     """
-    noise = np.empty((len(states), size), dtype=np.float32)
-    for row, state in zip(noise, states, strict=True):
-        philox = np.random.Philox(key=state.seed, counter=[0, 0, 0, state.num_sampled])
-        np.random.Generator(philox).standard_exponential(dtype=np.float32, out=row)
-    # A zero would give its token an infinite score, were it masked or not.
-    return torch.from_numpy(noise).clamp_(min=torch.finfo(torch.float32).tiny)
+    index = torch.tensor(rows)
+    params = [states[row].params for row in rows]
+    size = scaled.shape[1]
+    best, ids = scaled[index].topk(width)
+    top_k = torch.tensor([min(param.top_k or size, size) for param in params]).unsqueeze(1)
+    best = best.masked_fill(torch.arange(width) >= top_k, MINUS_INFINITY)
+    mass = torch.where(top_k <= width, best.logsumexp(-1, keepdim=True), scaled[index].logsumexp(-1, keepdim=True))
+    before = (best - mass).exp().cumsum(dim=-1, dtype=torch.float64).roll(1, dims=-1)
+    before[:, 0] = 0.0
+    log_min_p = _column(math.log(param.min_p) if param.min_p > 0 else MINUS_INFINITY for param in params)
+    kept = (best > MINUS_INFINITY) & (best >= best[:, :1] + log_min_p)
+    kept &= before < _column(param.top_p for param in params)
+    # Known for certain: the best are all that top_k leaves in, or there is no top_k and the last of them is out already.
+    decided = ((top_k <= width) | ((top_k == size) & ~kept[:, -1:])).squeeze(1)
+    noise = _gumbel_noise([states[row] for row in rows], ids.numpy())
+    winners = (best + noise).masked_fill_(~kept, MINUS_INFINITY).argmax(dim=-1, keepdim=True)
+    chosen[index[decided]] = ids.gather(1, winners).squeeze(1)[decided]
+    return index[~decided].tolist()
 
 
-def _threshold(scaled: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor | None:
-    """[R, 1]: the smallest scaled logit that top_k, top_p and min_p together leave in, or None where no row filters.
+def _gumbel_noise(states: Sequence[SamplingState], ids: npt.NDArray[np.int64]) -> torch.Tensor:
+    """[R, K] noise of the tokens `ids`. That of a token is a function of seed, position and token alone.
 
-    Tokens that are exactly as likely as the last one let in are let in too.
+    SplitMix64 with the token as its counter: any number of the stream can be had without those before it.
     """
-    threshold = torch.full((len(params), 1), MINUS_INFINITY)
-    filters = False
-    if any(param.min_p > 0 for param in params):
-        filters = True
-        log_min_p = _column(math.log(param.min_p) if param.min_p > 0 else MINUS_INFINITY for param in params)
-        threshold = torch.maximum(threshold, scaled.amax(dim=-1, keepdim=True) + log_min_p)
-    for row, param in enumerate(params):
-        if param.top_k > 0 or param.top_p < 1.0:
-            filters = True
-            threshold[row] = torch.maximum(threshold[row], _row_threshold(scaled[row], param))
-    return threshold if filters else None
+    keys = np.array([[_mixed(_mixed(state.seed) + state.num_sampled)] for state in states], dtype=np.uint64)
+    bits = ids.astype(np.uint64) * np.uint64(_GOLDEN) + keys
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_FIRST_FACTOR)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_SECOND_FACTOR)
+    bits ^= bits >> np.uint64(31)
+    # 24 bits are what float32 holds; the half keeps 0 out, where the noise would be infinite, and the bound keeps 1 out.
+    uniform = ((bits >> np.uint64(40)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-24)
+    exponential = torch.from_numpy(uniform).clamp_(max=1.0 - 2.0**-24).neg_().log1p_().neg_()
+    return exponential.log_().neg_()
 
 
-def _row_threshold(row: torch.Tensor, param: SamplingParams) -> torch.Tensor:
-    """The smallest logit of one row that top_k, and top_p within it, leave in."""
-    size = row.shape[0]
-    top_k = min(param.top_k, size) or size
-    width = min(top_k, TOP_P_CANDIDATES) if param.top_p < 1.0 else top_k
-    while True:
-        best = row.topk(width).values
-        if param.top_p >= 1.0:
-            return best[-1]
-        total = best.logsumexp(dim=-1) if top_k == width else _log_mass(row, top_k)
-        before = (best - total).exp().cumsum(dim=-1, dtype=torch.float64).roll(1)
-        before[0] = 0.0
-        kept = int((before < param.top_p).sum())
-        if kept < width or width == top_k:
-            return best[kept - 1]
-        width = top_k
-
-
-def _log_mass(row: torch.Tensor, top_k: int) -> torch.Tensor:
-    """The logarithm of the sum over the `top_k` largest."""
-    return (row if top_k == row.shape[0] else row.topk(top_k).values).logsumexp(dim=-1)
+def _mixed(value: int) -> int:
+    """The finaliser of SplitMix64, on plain integers."""
+    value = (value + _GOLDEN) & _MASK
+    value = ((value ^ (value >> 30)) * _FIRST_FACTOR) & _MASK
+    value = ((value ^ (value >> 27)) * _SECOND_FACTOR) & _MASK
+    return value ^ (value >> 31)
 
 
 def _column(values: Iterable[float]) -> torch.Tensor:

@@ -25,7 +25,7 @@ QUESTIONS = (
 
 
 def question(name: str, text: str, **sampling: object) -> GenerationRequest:
-    params = SamplingParams(**{"temperature": 0.0, "max_tokens": 48, **sampling})  # type: ignore[arg-type]
+    params = SamplingParams(**{"temperature": 0.0, "max_tokens": 24, **sampling})  # type: ignore[arg-type]
     return GenerationRequest(RequestId(name), (Turn(Role.USER, text),), params)
 
 
@@ -53,7 +53,7 @@ async def test_it_knows_the_capital_of_france(engine: LocalEngine, listener: Lis
 
 async def test_answers_together_are_the_answers_alone(engine: LocalEngine, listener: Listener) -> None:
     """Greedy in float32, long and short prompts, joining while others run; one is cancelled in the middle."""
-    long = "Summarise: " + "the river runs past the old stone bridge and the garden. " * 30
+    long = "Summarise: " + "the river runs past the old stone bridge and the garden. " * 12
     texts = [*QUESTIONS, long]
     alone: list[Finished] = []
     for number, text in enumerate(texts):

@@ -3,13 +3,15 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sampler import TOP_P_CANDIDATES, Sampler, SamplingState
+from engine import sampler
+from engine.sampler import CANDIDATES, Sampler, SamplingState
 from engine.types import SamplingParams
 
 VOCABULARY = 40
@@ -34,14 +36,8 @@ def sample(logits: torch.Tensor, *states: SamplingState, end: frozenset[int] = E
 
 def draw(params: SamplingParams, logits: torch.Tensor, times: int = 3000) -> Counter[int | None]:
     """How often each id comes, over seeds."""
-    states = [
-        SamplingState(SamplingParams(**{**vars_of(params), "seed": seed}), [], VOCABULARY) for seed in range(times)
-    ]
+    states = [state(replace(params, seed=seed)) for seed in range(times)]
     return Counter(Sampler(VOCABULARY, END).sample(logits.expand(times, -1).clone(), states))
-
-
-def vars_of(params: SamplingParams) -> dict[str, object]:
-    return {name: getattr(params, name) for name in SamplingParams.__slots__}
 
 
 def definition(logits: torch.Tensor, params: SamplingParams) -> dict[int, float]:
@@ -109,7 +105,7 @@ def test_ids_come_as_often_as_the_definition_says(params: SamplingParams) -> Non
 def test_only_ids_of_the_nucleus_come_also_when_it_is_wider_than_the_first_look(
     seed: int, top_p: float, top_k: int
 ) -> None:
-    size = TOP_P_CANDIDATES * 3
+    size = CANDIDATES[-1] * 3
     params = SamplingParams(temperature=2.0, top_p=top_p, top_k=top_k * 100, seed=seed)
     logits = some_logits(1, size, seed) * 0.2
     (token,) = Sampler(size, END).sample(logits.clone(), [SamplingState(params, [], size)])
@@ -117,6 +113,36 @@ def test_only_ids_of_the_nucleus_come_also_when_it_is_wider_than_the_first_look(
     smallest = min(logits[0][list(allowed)].tolist())
     assert token is not None
     assert token in allowed or abs(logits[0][token].item() - smallest) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=2.0, top_p=0.99),
+        SamplingParams(temperature=2.0, top_p=0.5),
+        SamplingParams(temperature=1.0, top_k=500, top_p=0.9),
+        SamplingParams(temperature=1.5, min_p=0.001),
+        SamplingParams(top_k=1),
+        SamplingParams(top_k=10**6, top_p=0.7),
+    ],
+)
+def test_how_many_candidates_are_looked_at_first_changes_no_id(
+    params: SamplingParams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 3000
+    logits = some_logits(40, size)
+    states = [SamplingState(replace(params, seed=seed), [], size) for seed in range(40)]
+    quick = Sampler(size, END).sample(logits.clone(), states)
+    for candidates in ((), (1,), (5, 20)):
+        monkeypatch.setattr(sampler, "CANDIDATES", candidates)
+        assert Sampler(size, END).sample(logits.clone(), states) == quick
+
+
+def test_a_filter_that_leaves_everything_in_changes_no_id() -> None:
+    logits = some_logits(40)
+    plain = [state(SamplingParams(seed=seed)) for seed in range(40)]
+    open_filter = [state(SamplingParams(seed=seed, top_k=VOCABULARY)) for seed in range(40)]
+    assert sample(logits, *plain) == sample(logits, *open_filter)
 
 
 def test_a_seed_gives_the_same_ids_alone_in_company_and_in_any_order() -> None:
