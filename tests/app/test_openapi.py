@@ -1,0 +1,68 @@
+"""The OpenAPI document: whole, exact, and readable without any other host."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from litestar.routes import HTTPRoute
+
+from tests.support.client import RunningApp
+
+
+async def document_of(running: RunningApp) -> dict[str, Any]:
+    async with running.anonymous() as client:
+        answer = await client.get("/schema/openapi.json")
+    assert answer.status_code == 200
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+async def test_every_route_of_the_api_is_in_it(running_on_sqlite: RunningApp) -> None:
+    document = await document_of(running_on_sqlite)
+    for route in running_on_sqlite.app.routes:
+        if isinstance(route, HTTPRoute) and route.path.startswith("/api/v1"):
+            methods = {method.lower() for method in route.methods - {"OPTIONS"}}
+            assert methods == set(document["paths"][re.sub(r":str\}", "}", route.path)])
+
+
+async def test_every_operation_says_what_it_does_and_how_it_fails(running_on_sqlite: RunningApp) -> None:
+    document = await document_of(running_on_sqlite)
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            assert operation["summary"], path
+            assert operation["description"], path
+            if path.startswith("/api/v1") and operation.get("security") != [{}]:
+                assert {"400", "401"} <= operation["responses"].keys(), path
+            if path.startswith("/api/v1") and method in ("post", "patch", "delete"):
+                assert "403" in operation["responses"], path
+            for status, answer in operation["responses"].items():
+                if status >= "400":
+                    assert list(answer["content"]) == ["application/problem+json"], (path, status)
+
+
+async def test_bodies_are_described_as_strictly_as_they_are_read(running_on_sqlite: RunningApp) -> None:
+    schemas = (await document_of(running_on_sqlite))["components"]["schemas"]
+    create = schemas["ConversationCreate"]
+    assert create["additionalProperties"] is False
+    assert create["properties"]["tags"]["items"]["maxLength"] == 64
+    assert create["properties"]["title"]["anyOf"][0]["maxLength"] == 200
+
+
+async def test_every_reference_leads_somewhere(running_on_sqlite: RunningApp) -> None:
+    document = await document_of(running_on_sqlite)
+    references = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', str(document).replace("'", '"')))
+    assert references
+    assert references <= document["components"]["schemas"].keys()
+
+
+async def test_the_page_for_people_needs_no_script_and_no_other_host(running_on_sqlite: RunningApp) -> None:
+    async with running_on_sqlite.anonymous() as client:
+        answer = await client.get("/schema")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "<script" not in answer.text
+    assert "http:" not in answer.text
+    assert "https:" not in answer.text
+    assert "POST /api/v1/conversations" in answer.text
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
