@@ -121,6 +121,10 @@ class Dispatcher:
         if (answer := self._answers.get(response_id)) is not None:
             answer.stop(MessageStatus.CANCELLED)
 
+    async def write_growth(self) -> None:
+        """Store now how far running answers have come."""
+        await self._growth.write()
+
     def answers_in(self, conversation_id: str) -> list[Answer]:
         """Those of one conversation, the first one's turn it is."""
         return self._lines.of(conversation_id)
