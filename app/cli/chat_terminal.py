@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from app.cli.chat_api import ChatApi
@@ -52,6 +52,9 @@ class ChatTerminal:
 
     def run(self) -> None:
         """Ask and answer until the person leaves."""
+        with suppress(ImportError):
+            # Gives the prompt a history and keys to edit with, where Python was built with it.
+            import readline  # noqa: F401
         self._screen.notice("Type a message; /help lists commands.")
         interrupted = False
         while True:

@@ -31,6 +31,9 @@ from app.operations.metrics import Metrics
 WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 UNMATCHED = "(no route)"
 
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked for every few seconds by machines: in the log at debug, so that people's requests can be found at info."""
+
 logger = structlog.stdlib.get_logger(__name__)
 
 
@@ -67,7 +70,8 @@ class RequestLog:
             await self._app(scope, receive, sending)
         finally:
             self._metrics.http_request(method, scope.get("path_template") or UNMATCHED, status)
-            logger.info("request", method=method, path=path, status=status, duration_ms=self._milliseconds_since(began))
+            log = logger.debug if path in PROBES else logger.info
+            log("request", method=method, path=path, status=status, duration_ms=self._milliseconds_since(began))
 
     async def _socket(self, scope: WebSocketScope, receive: Receive, send: Send) -> None:
         path, began = quote(scope["path"]), self._clock()

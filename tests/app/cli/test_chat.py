@@ -177,6 +177,7 @@ def test_ctrl_c_at_the_prompt_leaves_at_the_second_time_and_ctrl_d_at_once(serve
         chat.expect("> ")
         chat.type("\x03")
         chat.expect("Ctrl-C again, or Ctrl-D, leaves.")
+        chat.expect("> ")
         chat.type("\x03")
         assert chat.end() == 0
     with terminal("--url", server.url, "--data", str(data)) as chat:

@@ -113,6 +113,11 @@ async def test_counts_carry_the_routes_template_and_not_the_path(log: io.StringI
     assert "spoon" not in response.text
 
 
+async def test_probes_of_machines_do_not_fill_the_log(log: io.StringIO, client: httpx.AsyncClient) -> None:
+    await client.get("/metrics")
+    assert lines(log)[0]["level"] == "debug"
+
+
 async def test_a_failure_here_is_logged_with_its_traceback(log: io.StringIO, client: httpx.AsyncClient) -> None:
     response = await client.post("/broken", json={"words": CANARY})
     assert response.status_code == 500
