@@ -33,14 +33,14 @@ LOCK_TIMEOUT_S = 60
 
 def upgrade(url: str, revision: str = "head") -> None:
     """Upgrade to a revision, or do nothing where the database is there already. Makes the SQLite file and its folder."""
-    with _locked(url) as connection:
-        command.upgrade(_config(connection), revision)
+    with locked_connection(url) as connection:
+        command.upgrade(alembic_config(connection), revision)
 
 
 def downgrade(url: str, revision: str) -> None:
     """Take the schema back to a revision; `base` drops every table. For tests and for operators who know why."""
-    with _locked(url) as connection:
-        command.downgrade(_config(connection), revision)
+    with locked_connection(url) as connection:
+        command.downgrade(alembic_config(connection), revision)
 
 
 def current_revision(url: str) -> str | None:
@@ -51,7 +51,7 @@ def current_revision(url: str) -> str | None:
 
 def head_revision() -> str:
     """The revision this version of the server needs."""
-    head = ScriptDirectory.from_config(_config(None)).get_current_head()
+    head = ScriptDirectory.from_config(alembic_config(None)).get_current_head()
     if head is None:
         raise RuntimeError(f"expected migrations in {_folder()}, found none")
     return head
@@ -71,7 +71,8 @@ def _folder() -> Path:
     return Path(migrations.__path__[0])
 
 
-def _config(connection: Connection | None) -> Config:
+def alembic_config(connection: Connection | None) -> Config:
+    """Alembic's configuration, made here and not read from a file, so that it works from an installed package."""
     config = Config()
     # ConfigParser reads % as the begin of a variable.
     config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
@@ -80,7 +81,8 @@ def _config(connection: Connection | None) -> Config:
 
 
 @contextmanager
-def _locked(url: str) -> Iterator[Connection]:
+def locked_connection(url: str) -> Iterator[Connection]:
+    """The only connection that migrates at this time, in one transaction; others wait here."""
     parsed = async_url(url)
     with ExitStack() as stack:
         if parsed.get_backend_name() == "sqlite" and parsed.database:
@@ -96,7 +98,7 @@ def _locked(url: str) -> Iterator[Connection]:
 @contextmanager
 def _connection(url: str) -> Iterator[Connection]:
     """One connection with one transaction, committed at the end of the block."""
-    engine = create_engine(_sync_url(url), poolclass=NullPool)
+    engine = create_engine(sync_url(url), poolclass=NullPool)
     if engine.dialect.name == "sqlite":
 
         @event.listens_for(engine, "connect")
@@ -119,6 +121,7 @@ def _connection(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _sync_url(url: str) -> URL:
+def sync_url(url: str) -> URL:
+    """The same database with a driver that needs no event loop."""
     parsed = async_url(url)
     return parsed.set(drivername="sqlite" if parsed.get_backend_name() == "sqlite" else parsed.drivername)

@@ -35,7 +35,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def tables(url: str) -> set[str]:
-    engine = create_engine(migrate._sync_url(url))
+    engine = create_engine(migrate.sync_url(url))
     try:
         return set(inspect(engine).get_table_names()) - {"alembic_version"}
     finally:
@@ -56,7 +56,7 @@ def test_models_and_migrations_agree(empty_url: str) -> None:
 def test_every_index_and_constraint_has_the_name_the_models_give_it(empty_url: str) -> None:
     """SQLite's batch mode cannot drop a constraint without a name (sqlalchemy/alembic#1195)."""
     migrate.upgrade(empty_url)
-    engine = create_engine(migrate._sync_url(empty_url))
+    engine = create_engine(migrate.sync_url(empty_url))
     try:
         inspector = inspect(engine)
         for name, table in METADATA.tables.items():
@@ -78,7 +78,7 @@ def test_a_database_that_is_behind_is_told_what_to_do(empty_url: str) -> None:
 
 def test_a_schema_that_was_changed_by_hand_is_noticed(empty_url: str) -> None:
     migrate.upgrade(empty_url)
-    engine = create_engine(migrate._sync_url(empty_url))
+    engine = create_engine(migrate.sync_url(empty_url))
     with engine.begin() as connection:
         connection.execute(text("DROP INDEX ix_credentials_expires_at"))
     engine.dispose()
@@ -123,7 +123,7 @@ def test_four_processes_that_start_at_once_migrate_once_and_all_get_ready(empty_
 def test_a_failing_upgrade_leaves_the_database_as_it_was(empty_url: str) -> None:
     if empty_url.startswith("sqlite"):
         Path(empty_url.removeprefix("sqlite:///")).parent.mkdir()
-    engine = create_engine(migrate._sync_url(empty_url))
+    engine = create_engine(migrate.sync_url(empty_url))
     with engine.begin() as connection:
         # In the way of one of the last tables the first revision makes.
         connection.execute(text("CREATE TABLE response_logs (nonsense INTEGER)"))
@@ -135,7 +135,7 @@ def test_a_failing_upgrade_leaves_the_database_as_it_was(empty_url: str) -> None
 
 
 def test_the_history_has_one_beginning_and_one_end() -> None:
-    script = ScriptDirectory.from_config(migrate._config(None))
+    script = ScriptDirectory.from_config(migrate.alembic_config(None))
     assert len(script.get_bases()) == 1
     assert len(script.get_heads()) == 1
 
