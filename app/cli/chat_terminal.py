@@ -61,10 +61,11 @@ class ChatTerminal:
             try:
                 line = self._read_line("> ").strip()
             except EOFError:
-                self._screen.notice("")
+                self._screen.notice("\nGood-bye.")
                 return
             except KeyboardInterrupt:
                 if interrupted:
+                    self._screen.notice("\nGood-bye.")
                     return
                 interrupted = True
                 self._screen.notice("\nCtrl-C again, or Ctrl-D, leaves.")
