@@ -56,14 +56,14 @@ def test_a_cpu_without_vector_instructions_and_cores_out_of_reach_are_warnings()
 
 def test_too_little_memory_says_which_setting_would_fit() -> None:
     assert check_memory(8 * GIB, 1 * GIB).verdict is Verdict.GOOD
-    finding = check_memory(1 * GIB, 1 * GIB)
+    finding = check_memory(3 * GIB // 2, 1 * GIB)
     assert finding.verdict is Verdict.WRONG
-    assert "KVASIR_KV_MEMORY_MIB to 318" in finding.fix
+    assert "KVASIR_KV_MEMORY_MIB to 384" in finding.fix
     assert "to 16 or less" in check_memory(0, 1 * GIB).fix
 
 
 def test_little_disk_and_no_compiler_are_warnings() -> None:
-    assert check_disk(GIB, Path("data")).verdict is Verdict.WARNING
+    assert check_disk(GIB // 2, Path("data")).verdict is Verdict.WARNING
     assert check_disk(9 * GIB, Path("data")).verdict is Verdict.GOOD
     assert check_compiler(None).verdict is Verdict.WARNING
     assert check_compiler("g++").verdict is Verdict.GOOD
