@@ -39,7 +39,7 @@ _STRING, _ARRAY, _BOOL = 8, 9, 7
 _NUMBERS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SkippedArray:
     """An array in the metadata, of which only the length is kept."""
 
@@ -47,6 +47,9 @@ class SkippedArray:
 
     def __len__(self) -> int:
         return self.count
+
+    def __repr__(self) -> str:
+        return f"(array of {self.count})"
 
 
 MetadataValue = str | int | float | bool | SkippedArray

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import httpx
 
@@ -24,7 +25,6 @@ SMALL_FILES: Final = ("*.json", "*.jinja")
 WEIGHT_FILES: Final = ("*.safetensors",)
 MODELSCOPE_ENDPOINT: Final = "https://modelscope.cn"
 MODELSCOPE_TIMEOUT_S: Final = 30.0
-COPY_BYTES: Final = 1 << 20
 
 
 class Hub(Protocol):
@@ -68,31 +68,48 @@ class HuggingFace:
     title: str = "Hugging Face"
 
     def sizes(self, model_id: str, patterns: tuple[str, ...]) -> int:
-        files = self._snapshot(model_id, patterns, dry_run=True)
-        return sum(file.file_size for file in files)
+        from huggingface_hub import HfApi
+
+        with _hub_errors():
+            siblings = HfApi(self.endpoint).model_info(model_id, files_metadata=True).siblings or []
+        return sum(file.size or 0 for file in siblings if _matches(file.rfilename, patterns))
 
     def fetch(self, model_id: str, patterns: tuple[str, ...], folder: Path) -> None:
-        self._snapshot(model_id, patterns, local_dir=folder)
-
-    def _snapshot(self, model_id: str, patterns: tuple[str, ...], **options: Any) -> Any:
-        # Imported here: a start that fetches nothing should not wait for it.
-        import httpx2
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
         disable_progress_bars()
-        try:
-            return snapshot_download(model_id, allow_patterns=list(patterns), endpoint=self.endpoint, **options)
-        except GatedRepoError:
-            raise HubUnavailable("its licence has to be accepted on the hub first, and HF_TOKEN set") from None
-        except LocalEntryNotFoundError:
-            raise HubUnavailable("the hub cannot be reached") from None
-        except HfHubHTTPError as problem:
-            status = problem.response.status_code if problem.response is not None else None
-            raise HubUnavailable(_reason(status)) from None
-        except httpx2.HTTPError as problem:
-            raise HubUnavailable(f"the hub cannot be reached ({problem})") from None
+        with _hub_errors():
+            # Its notes go below the folder too, and not into a home folder that a server may not even have.
+            snapshot_download(
+                model_id,
+                allow_patterns=list(patterns),
+                ignore_patterns=["*/*"],
+                endpoint=self.endpoint,
+                local_dir=folder,
+                cache_dir=folder / ".cache",
+            )
+
+
+@contextmanager
+def _hub_errors() -> Iterator[None]:
+    """Turn what `huggingface_hub` raises into HubUnavailable.
+
+    Like all that is of this library, it is imported where it is used: a start that fetches nothing should not wait for it.
+    """
+    import httpx2
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        yield
+    except GatedRepoError:
+        raise HubUnavailable("its licence has to be accepted on the hub first, and HF_TOKEN set") from None
+    except LocalEntryNotFoundError:
+        raise HubUnavailable("the hub cannot be reached") from None
+    except HfHubHTTPError as problem:
+        raise HubUnavailable(_reason(problem.response.status_code)) from None
+    except httpx2.HTTPError as problem:
+        raise HubUnavailable(f"the hub cannot be reached ({problem})") from None
 
 
 class ModelScope:
@@ -119,8 +136,7 @@ class ModelScope:
             files = [_File(str(entry["Path"]), int(entry["Size"])) for entry in entries if entry["Type"] == "blob"]
         except (ValueError, KeyError, TypeError):
             raise HubUnavailable("it answered with something that is not a list of files") from None
-        # Files of a model lie at the top; a name with a folder in it could also lead out of ours.
-        return [file for file in files if Path(file.name).name == file.name and file.matches(patterns)]
+        return [file for file in files if _matches(file.name, patterns)]
 
     def _get(self, client: httpx.Client, path: str, **query: str) -> httpx.Response:
         try:
@@ -136,7 +152,7 @@ class ModelScope:
             return
         partial = target.with_name(target.name + ".partial")
         start = partial.stat().st_size if partial.is_file() else 0
-        headers = {"Range": f"bytes={start}-"} if start else {}
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
         query = {"Revision": "master", "FilePath": file.name}
         try:
             with client.stream("GET", f"/api/v1/models/{model_id}/repo", params=query, headers=headers) as response:
@@ -144,7 +160,7 @@ class ModelScope:
                     raise HubUnavailable(_reason(response.status_code))
                 mode = "ab" if response.status_code == httpx.codes.PARTIAL_CONTENT else "wb"
                 with partial.open(mode) as copy:
-                    for piece in response.iter_bytes(COPY_BYTES):
+                    for piece in response.iter_bytes():
                         copy.write(piece)
                     copy.flush()
                     os.fsync(copy.fileno())
@@ -165,19 +181,19 @@ class _File:
     name: str
     size_bytes: int
 
-    def matches(self, patterns: tuple[str, ...]) -> bool:
-        return any(fnmatch.fnmatch(self.name, pattern) for pattern in patterns)
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Files of a model lie at the top; a name with a folder in it could also lead out of ours."""
+    return Path(name).name == name and any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def _modelscope_client() -> httpx.Client:
     return httpx.Client(base_url=MODELSCOPE_ENDPOINT, timeout=MODELSCOPE_TIMEOUT_S, follow_redirects=True)
 
 
-def _reason(status: int | None) -> str:
+def _reason(status: int) -> str:
     match status:
         case 401 | 403 | 404:
             return f"there is no such model, or it is not open to everybody (status {status})"
-        case None:
-            return "the hub cannot be reached"
         case _:
             return f"the hub answered with status {status}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from gguf import GGUFWriter
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from engine.kv_cache import KVSpec
@@ -130,26 +132,42 @@ def write_folder(folder: Path, seed: int = 0, **changes: Any) -> Any:
     return model
 
 
-def write_gguf(path: Path, model: Any) -> None:
-    """The same weights as a GGUF file in float32, query and key rows in the order such files have them."""
-    from gguf import GGUFWriter
+def write_gguf(
+    path: Path,
+    model: Any,
+    *,
+    architecture: str = "llama",
+    extra: Mapping[str, torch.Tensor] | None = None,
+    also: Callable[[GGUFWriter], None] = lambda writer: None,
+) -> None:
+    """The same weights as a GGUF file in float32, query and key rows in the order such files have them.
 
+    `extra` tensors are added, and `also` may add metadata; what it adds wins.
+    """
     config = model.config
-    writer = GGUFWriter(path, "llama")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    writer = GGUFWriter(path, architecture)
+    also(writer)
+    settled = {key for shard in writer.kv_data for key in shard}
+    for key, value in {
+        "block_count": config.num_hidden_layers,
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "attention.head_count": config.num_attention_heads,
+        "attention.head_count_kv": config.num_key_value_heads,
+        "vocab_size": config.vocab_size,
+    }.items():
+        if f"{architecture}.{key}" not in settled:
+            writer.add_uint32(f"{architecture}.{key}", value)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_vocab_size(config.vocab_size)
     writer.add_eos_token_id(2)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         writer.add_tensor(_gguf_name(name), _gguf_order(name, tensor, config).contiguous().numpy())
+    for name, tensor in (extra or {}).items():
+        writer.add_tensor(name, tensor.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
