@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { MemoryStorage } from "./support.js";
 import { EMPTY_LIST, byAge, withConversation, withPage, withoutConversation } from "../../web/js/conversations.js";
+import { Place } from "../../web/js/place.js";
 import { conversationIn, hashOf } from "../../web/js/route.js";
 import { initialState, unsentHere } from "../../web/js/state.js";
 
@@ -63,4 +65,16 @@ test("what waits is shown where it was written", () => {
   const state = { ...initialState("t1"), unsent: [unsent("a", null, "t1"), unsent("b", null, "t2"), unsent("c", "c1", "t3")] };
   assert.deepEqual(unsentHere(state).map((one) => one.client_message_id), ["a"]);
   assert.deepEqual(unsentHere({ ...state, currentId: "c1" }).map((one) => one.client_message_id), ["c"]);
+});
+
+test("a reload that outran the address of a new conversation still lands on it, a fresh visit does not", () => {
+  const storage = new MemoryStorage();
+  const before = new Place({ hash: "" }, storage);
+  before.show("c1");
+  const atNew = () => new Place({ hash: "#/" }, storage);
+  assert.equal(atNew().first(true), "c1");
+  assert.equal(atNew().first(false), null);
+  assert.equal(new Place({ hash: "#/c/c2" }, storage).first(true), "c2");
+  atNew().show(null);
+  assert.equal(atNew().first(true), null);
 });

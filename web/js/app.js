@@ -1,5 +1,5 @@
 /**
- * The beginning: builds every part of the page and joins it to the browser. The only module that does so when it is loaded.
+ * The beginning: builds every part of the page and joins it to the browser. Loaded by `boot.js`; the only module that does anything when it is loaded.
  *
  * @import { State } from "./state.js"
  */
@@ -12,7 +12,7 @@ import { AppView } from "./components/app_view.js";
 import { html } from "./html.js";
 import { newId } from "./ids.js";
 import { Outbox } from "./outbox.js";
-import { conversationIn, hashOf } from "./route.js";
+import { Place } from "./place.js";
 import { Sender } from "./sender.js";
 import { ENDED_NOTICE, Session } from "./session.js";
 import { LiveSocket } from "./socket.js";
@@ -28,6 +28,7 @@ const store = new Store(initialState(newId()), (callback) => {
   else requestAnimationFrame(callback);
 });
 const api = new Api((address, options) => fetch(address, options));
+const place = new Place(location, sessionStorage);
 const tabs = new BroadcastChannel("kvasir");
 const timers = {
   setTimer: (/** @type {() => void} */ callback, /** @type {number} */ ms) => window.setTimeout(callback, ms),
@@ -36,6 +37,7 @@ const timers = {
 };
 
 const session = new Session(api, store, {
+  ...timers,
   tellTabs: (message) => tabs.postMessage(message),
   makeChat: (user, owner) =>
     new Chat(api, store, new Outbox(localStorage, user.id), {
@@ -61,17 +63,16 @@ const session = new Session(api, store, {
           onSignedOut: () => owner.end(ENDED_NOTICE),
         }),
       onSignedOut: () => owner.end(ENDED_NOTICE),
-      showAddress: (conversationId) => {
-        if (conversationIn(location.hash) !== conversationId) location.hash = hashOf(conversationId);
-      },
+      showAddress: (conversationId) => place.show(conversationId),
       tellTabs: (message) => tabs.postMessage(message),
     }),
 });
 const commands = new Commands(() => session.chat, Date.now);
 
-store.set({ currentId: conversationIn(location.hash) });
+const [navigation] = performance.getEntriesByType("navigation");
+store.set({ currentId: place.first(/** @type {any} */ (navigation)?.type === "reload") });
 addEventListener("hashchange", () => {
-  const conversationId = conversationIn(location.hash);
+  const conversationId = place.current();
   if (session.chat) commands.open(conversationId);
   else store.set({ currentId: conversationId });
 });
@@ -96,5 +97,6 @@ const query = location.search;
 // The message of a used sign-in link is for once: it must not come back with a reload.
 if (query !== "") history.replaceState(null, "", location.pathname + location.hash);
 void session.start(query);
-const place = /** @type {Element} */ (document.getElementById("app"));
-render(html`<${AppView} store=${store} session=${session} commands=${commands} />`, place);
+const frame = /** @type {Element} */ (document.getElementById("app"));
+frame.replaceChildren();
+render(html`<${AppView} store=${store} session=${session} commands=${commands} />`, frame);

@@ -9,6 +9,7 @@
  */
 
 import { Refusal } from "./api.js";
+import { backoffMs } from "./backoff.js";
 import { EMPTY_LIST } from "./conversations.js";
 
 export const ENDED_NOTICE = "Your sign-in has ended. Sign in again to go on.";
@@ -22,6 +23,9 @@ export class Session {
    * @param {object} outside
    * @param {(user: User, session: Session) => Chat} outside.makeChat
    * @param {(message: string) => void} outside.tellTabs
+   * @param {(callback: () => void, ms: number) => number} outside.setTimer
+   * @param {(timer: number | undefined) => void} outside.clearTimer
+   * @param {() => number} outside.random
    */
   constructor(api, store, outside) {
     this.api = api;
@@ -29,12 +33,15 @@ export class Session {
     this.outside = outside;
     /** @type {Chat | null} */
     this.chat = null;
+    this.failures = 0;
+    /** @type {number | undefined} */
+    this.timer = undefined;
   }
 
   /** @param {string} query the page's query string, which says how a sign-in link went */
   async start(query) {
     const isExpired = new URLSearchParams(query).get("signin") === "expired";
-    this.store.set({ phase: "starting" });
+    this.outside.clearTimer(this.timer);
     try {
       this.begin(await this.api.me());
       if (isExpired) this.store.set({ notice: "That sign-in link was used before, but you are still signed in." });
@@ -42,7 +49,9 @@ export class Session {
       if (problem instanceof Refusal && problem.status === 401) {
         this.store.set({ phase: "signed_out", signInNotice: isExpired ? EXPIRED_NOTICE : null });
       } else {
+        this.failures += 1;
         this.store.set({ phase: "unreachable" });
+        this.timer = this.outside.setTimer(() => void this.start(query), backoffMs(this.failures, this.outside.random));
       }
     }
   }
@@ -110,6 +119,7 @@ export class Session {
   /** @param {User} user */
   begin(user) {
     this.chat?.stop();
+    this.failures = 0;
     this.store.set({ phase: "signed_in", signInNotice: null, user });
     this.chat = this.outside.makeChat(user, this);
     this.chat.start();

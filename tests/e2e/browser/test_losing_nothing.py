@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.e2e.browser.conftest import Stored, Visitors, reading, welcoming
 from tests.e2e.browser.cutting_proxy import CuttingProxy
@@ -251,3 +251,30 @@ async def test_a_proxy_that_closes_politely_is_no_end(visitors: Visitors, stored
     await chat.ended("completed")
     assert len(closed) == 2
     assert await chat.texts() == await stored.texts(await chat.arrived())
+
+
+async def test_a_page_that_only_half_arrives_loads_itself_again(visitors: Visitors) -> None:
+    visitors.may_lose_network = True
+    page = await (await visitors.profile()).new_page()
+    lost: list[str] = []
+
+    async def lose(route: Route) -> None:
+        lost.append(route.request.url)
+        await route.abort()
+
+    for name in ("**/js/markdown.js", "**/css/thread.css"):
+        await page.route(name, lose, times=1)
+    await page.goto("/")
+    await expect(ChatPage(page).composer).to_be_focused()
+    assert len(lost) == 2
+    visitors.complaints.clear()  # it said what was missing
+
+
+async def test_a_page_that_cannot_reach_its_server_comes_back_by_itself(visitors: Visitors) -> None:
+    visitors.may_lose_network = True
+    page = await (await visitors.profile()).new_page()
+    await page.route("**/api/v1/me", lambda route: route.abort())
+    await page.goto("/")
+    await expect(page.get_by_role("heading", name="The server cannot be reached")).to_be_visible()
+    await page.unroute_all()
+    await expect(ChatPage(page).composer).to_be_focused()

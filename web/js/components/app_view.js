@@ -40,8 +40,8 @@ function Unreachable({ onRetry }) {
     <main class="sign-in">
       <div class="sign-in-form">
         <div class="sign-in-head"><${Mark} /><h1>The server cannot be reached</h1></div>
-        <p>Check that Kvasir is running and that this device is connected.</p>
-        <button type="button" class="button button-primary" onClick=${onRetry}>Try again</button>
+        <p>Trying again by itself. Meanwhile, check that Kvasir is running and that this device is connected.</p>
+        <button type="button" class="button button-primary" onClick=${onRetry}>Try now</button>
       </div>
     </main>
   `;

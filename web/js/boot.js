@@ -1,0 +1,26 @@
+/**
+ * Loads the page's modules, and loads the page again where the network broke in the middle of that: a browser would leave it
+ * blank for ever. After a few tries it leaves the sentence that `index.html` holds ready.
+ */
+
+const TRIES_KEY = "kvasir.load-tries";
+const TRIES_MAX = 5;
+const FIRST_WAIT_MS = 500;
+
+/** Without its styles the page is as broken as without a module, only less obviously. */
+function areStylesThere() {
+  return [...document.querySelectorAll("link[rel=stylesheet]")].every((link) => /** @type {HTMLLinkElement} */ (link).sheet);
+}
+
+try {
+  await import("./app.js");
+  if (!areStylesThere()) throw new Error("a style sheet did not load");
+  sessionStorage.removeItem(TRIES_KEY);
+} catch (problem) {
+  console.error(problem);
+  const tries = Number(sessionStorage.getItem(TRIES_KEY) ?? 0);
+  if (tries < TRIES_MAX) {
+    sessionStorage.setItem(TRIES_KEY, String(tries + 1));
+    setTimeout(() => location.reload(), FIRST_WAIT_MS * 2 ** tries);
+  }
+}
