@@ -133,10 +133,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def base_url(self) -> str:
         """Where people open the server, without a final slash."""
-        if self.public_url:
-            return self.public_url.rstrip("/")
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return self.public_url.rstrip("/") or self.local_url
+
+    @property
+    def local_url(self) -> str:
+        """Where programs on this machine reach the server."""
+        # Every address of the machine is a place to listen on, and none to go to.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
 class SettingsError(Exception):
@@ -219,6 +223,6 @@ def _refuse_unknown(source: Mapping[str, str | None], fields: Mapping[str, objec
     known = {variable_name(name) for name in fields}
     for name in source:
         if name.startswith(PREFIX) and name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            close = difflib.get_close_matches(name.removeprefix(PREFIX).lower(), fields, n=1)
+            hint = f"; did you mean {variable_name(close[0])}?" if close else ""
             raise SettingsError(f"{name} in {where} is not a setting{hint} (`kvasir config` lists them)")

@@ -33,7 +33,7 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
     if username and token:
         raise click.UsageError("--username and --token exclude each other.")
     settings = read_settings(data=data)
-    url = url or settings.base_url
+    url = url or settings.local_url
     if not url.startswith(("http://", "https://")):
         raise Refused(f"expected an address that begins with http:// or https://, got {url!r}")
     screen = Screen(sys.stdout, sys.stderr)

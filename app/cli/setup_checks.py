@@ -23,7 +23,7 @@ def check_setup(settings: Settings) -> list[Finding]:
         check_data_folder(settings.data),
         check_database(settings),
         check_model(settings.model, settings.data / "models"),
-        check_port(settings.host, settings.port),
+        check_port(settings),
     ]
 
 
@@ -69,8 +69,9 @@ def check_model(name: str, models: Path) -> Finding:
         return wrong("model", str(error), "Choose another one with --model or KVASIR_MODEL.")
 
 
-def check_port(host: str, port: int) -> Finding:
+def check_port(settings: Settings) -> Finding:
     """Free, or taken by a Kvasir server."""
+    host, port = settings.host, settings.port
     where = f"{host}:{port}"
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -88,7 +89,7 @@ def check_port(host: str, port: int) -> Finding:
                 return wrong(
                     "port", f"{where} cannot be opened: {error.strerror}", "Set KVASIR_HOST and KVASIR_PORT to others."
                 )
-            if _kvasir_answers(host, port):
+            if _kvasir_answers(settings.local_url):
                 return good("port", f"a Kvasir server answers at {where}")
             return wrong(
                 "port", f"{where} is used by another program", "Choose another one with --port or KVASIR_PORT."
@@ -96,10 +97,8 @@ def check_port(host: str, port: int) -> Finding:
     return good("port", f"{where} is free")
 
 
-def _kvasir_answers(host: str, port: int) -> bool:
-    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+def _kvasir_answers(url: str) -> bool:
     try:
-        answer = httpx.get(f"http://{address}:{port}/healthz", timeout=2, trust_env=False)
-        return bool(answer.json() == {"status": "ok"})
+        return bool(httpx.get(f"{url}/healthz", timeout=2, trust_env=False).json() == {"status": "ok"})
     except (httpx.HTTPError, ValueError):
         return False

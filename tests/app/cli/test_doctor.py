@@ -111,12 +111,12 @@ def test_a_port_is_free_or_taken_by_something_else() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        finding = check_port("127.0.0.1", port)
+        finding = check_port(Settings(port=port))
         assert finding.verdict is Verdict.WRONG
         assert "another program" in finding.text
-    assert check_port("127.0.0.1", port).verdict is Verdict.GOOD
+    assert check_port(Settings(port=port)).verdict is Verdict.GOOD
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
 def test_an_address_of_somebody_else_is_wrong(host: str) -> None:
-    assert check_port(host, 8080).verdict is Verdict.WRONG
+    assert check_port(Settings(host=host)).verdict is Verdict.WRONG

@@ -1,0 +1,85 @@
+"""Settings: where a value comes from, what is refused, and what is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.settings import Settings, SettingsError, load_settings, shown_value
+
+
+@pytest.fixture
+def dotenv(tmp_path: Path) -> Path:
+    return tmp_path / ".env"
+
+
+def test_the_command_line_comes_before_the_environment_before_the_file_before_the_default(dotenv: Path) -> None:
+    dotenv.write_text("KVASIR_HOST=file\nKVASIR_PORT=1\nKVASIR_MODEL=file\n")
+    loaded = load_settings({"port": 3}, {"KVASIR_PORT": "2", "KVASIR_HOST": "environment"}, dotenv)
+    assert (loaded.settings.port, loaded.settings.host, loaded.settings.model) == (3, "environment", "file")
+    assert loaded.settings.drain_s == 30
+    origins = [loaded.origins[name] for name in ("port", "host", "model", "drain_s")]
+    assert origins == ["command line", "environment", ".env", "default"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("Yes", True), ("off", False), ("FALSE", False)])
+def test_a_switch_is_written_in_any_usual_way(dotenv: Path, text: str, value: bool) -> None:
+    assert load_settings({}, {"KVASIR_COOKIE_SECURE": text}, dotenv).settings.cookie_secure is value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("PORT", "65536"),
+        ("PORT", ""),
+        ("COOKIE_SECURE", "perhaps"),
+        ("MAX_RUNNING", "0"),
+        ("TOP_P", "0"),
+        ("DRAIN_S", "-1"),
+        ("ON_DISCONNECT", "explode"),
+        ("LOG_LEVEL", "chatty"),
+        ("WEIGHTS", "int1"),
+    ],
+)
+def test_a_value_that_cannot_be_names_its_variable_and_itself(dotenv: Path, name: str, text: str) -> None:
+    with pytest.raises(SettingsError, match=f"^KVASIR_{name}: .*got {text!r}$"):
+        load_settings({}, {f"KVASIR_{name}": text}, dotenv)
+
+
+def test_a_variable_that_does_not_exist_is_refused_wherever_it_is(dotenv: Path) -> None:
+    with pytest.raises(SettingsError, match=r"KVASIR_MODLE in the environment .* did you mean KVASIR_MODEL\?"):
+        load_settings({}, {"KVASIR_MODLE": "auto"}, dotenv)
+    dotenv.write_text("KVASIR_XYZZY=1\n")
+    with pytest.raises(SettingsError, match=r"KVASIR_XYZZY in the \.env file is not a setting \("):
+        load_settings({}, {}, dotenv)
+
+
+def test_variables_of_others_are_none_of_our_business(dotenv: Path) -> None:
+    dotenv.write_text("POSTGRES_PASSWORD=secret\n")
+    assert load_settings({}, {"PATH": "/bin"}, dotenv).settings == Settings()
+
+
+def test_secrets_are_not_shown() -> None:
+    settings = Settings(admin_password="hunter2", database_url="postgresql://kvasir:hunter2@db/kvasir")
+    assert shown_value("admin_password", settings) == "(set)"
+    assert shown_value("admin_password", Settings()) == ""
+    assert shown_value("database_url", settings) == "postgresql://kvasir:***@db/kvasir"
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        (Settings(), "http://127.0.0.1:8080"),
+        (Settings(host="0.0.0.0", port=80), "http://127.0.0.1:80"),
+        (Settings(host="::"), "http://[::1]:8080"),
+        (Settings(host="fe80::1"), "http://[fe80::1]:8080"),
+        (Settings(public_url="https://chat.example/"), "https://chat.example"),
+    ],
+)
+def test_links_lead_where_people_can_go(settings: Settings, url: str) -> None:
+    assert settings.base_url == url
+
+
+def test_without_a_url_the_database_is_a_file_in_the_data_folder(tmp_path: Path) -> None:
+    assert Settings(data=tmp_path).effective_database_url == f"sqlite:///{tmp_path}/kvasir.sqlite3"
