@@ -1,0 +1,167 @@
+"""Answers when something is wrong: the engine, the length of the conversation, the queue, the database or the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+
+from app.realtime import journal_segments
+from app.responses import queries
+from engine.types import EngineState
+from tests.app.responses.chat import Chat, open_chat
+from tests.app.responses.test_answers import kinds
+from tests.support.client import problem
+from tests.support.fake_engine import ENDLESS, FakeEngine, failing_script, text_script
+
+# --- engines in trouble ----------------------------------------------------------------------------------------------
+
+
+async def test_while_the_model_loads_messages_are_taken_and_answered_later(tmp_path: Path, sqlite_url: str) -> None:
+    async with open_chat(tmp_path, sqlite_url, engine=FakeEngine(ready=False)) as chat:
+        body = await chat.say("hello")
+        assert (await chat.response(body["response"]["id"]))["status"] == "queued"
+        chat.engine.become_ready()
+        assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
+        assert kinds(await chat.events(body["response"]["id"]))[:2] == ["created", "queued"]
+
+
+async def test_when_the_model_cannot_be_loaded_what_waited_fails_and_new_messages_are_refused(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    async with open_chat(tmp_path, sqlite_url, engine=FakeEngine(ready=False)) as chat:
+        body = await chat.say("hello")
+        chat.engine.fail("the file is damaged")
+        state = await chat.ended(body["response"]["id"])
+        assert (state["status"], state["error"]["code"]) == ("failed", "engine_not_ready")
+        refused = await chat.try_to_say("again")
+        problem(refused, 503, "engine_failed")
+        assert refused.headers["retry-after"] == "60"
+        assert len(await chat.messages()) == 2
+
+
+async def test_an_engine_that_breaks_leaves_the_text_that_was_shown(chat: Chat) -> None:
+    chat.engine.queue_script(ENDLESS)
+    body = await chat.say("hello")
+    await chat.engine.received(1)
+    await chat.shown(body["response"]["id"], " tick")
+    chat.engine.fail("out of memory")
+    state = await chat.ended(body["response"]["id"])
+    assert (state["status"], state["finish_reason"]) == ("failed", "failed")
+    assert state["error"] == {"code": "engine_failed", "message": "out of memory"}
+    assert (await chat.messages())[-1]["content"] == " tick"
+    assert (await chat.events(body["response"]["id"]))[-1]["data"]["error"] == state["error"]
+
+
+async def test_an_answer_that_fails_can_be_made_again(chat: Chat) -> None:
+    chat.engine.queue_script(failing_script("Once", " upon"))
+    answer = await chat.turn("hello")
+    assert (answer["content"], answer["status"]) == ("Once upon", "failed")
+    body = await chat.regenerate(answer["parent_id"])
+    assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
+
+
+async def test_a_conversation_too_long_to_be_answered_is_refused_with_the_numbers(
+    tmp_path: Path, database_url: str
+) -> None:
+    async with open_chat(tmp_path, database_url, engine=FakeEngine(context_tokens=40)) as chat:
+        answer = await chat.turn("hello")
+        refused = await chat.try_to_say("word " * 40)
+        body = problem(refused, 400, "context_length_exceeded")
+        assert (body["prompt_tokens"], body["available_tokens"]) == (57, 39)
+        assert len(await chat.messages()) == 2
+        assert (await chat.turn("short", parent_id=answer["id"]))["status"] == "completed"
+
+
+async def test_one_that_turns_out_too_long_when_its_turn_comes_fails_with_the_numbers(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    async with open_chat(tmp_path, sqlite_url, engine=FakeEngine(context_tokens=40)) as chat:
+        chat.engine.queue_script(text_script("long " * 12, piece_chars=5))
+        first = await chat.say("hello")
+        second = await chat.say("word " * 20)
+        await chat.ended(first["response"]["id"])
+        state = await chat.ended(second["response"]["id"])
+        assert (state["status"], state["error"]["code"]) == ("failed", "context_length_exceeded")
+        assert state["error"]["available_tokens"] == 39
+
+
+async def test_when_too_many_wait_the_next_is_refused_and_nothing_of_it_stored(tmp_path: Path, sqlite_url: str) -> None:
+    engine = FakeEngine(max_running=1, max_waiting=1)
+    async with open_chat(tmp_path, sqlite_url, engine=engine, max_running=1, max_waiting=1) as chat:
+        conversations = [(await chat.post("conversations", {})).json()["id"] for _ in range(3)]
+        answers = [
+            await chat.post(f"conversations/{conversation}/messages", {"content": "x"})
+            for conversation in conversations[:2]
+        ]
+        assert [answer.status_code for answer in answers] == [202, 202]
+        refused = await chat.post(f"conversations/{conversations[2]}/messages", {"content": "x"})
+        problem(refused, 503, "queue_full")
+        assert int(refused.headers["retry-after"]) > 0
+        assert (await chat.http.get(f"/api/v1/conversations/{conversations[2]}/messages")).json()["items"] == []
+        for answer in answers:
+            await chat.ended(answer.json()["response"]["id"])
+        again = await chat.post(f"conversations/{conversations[2]}/messages", {"content": "x"})
+        assert again.status_code == 202
+
+
+async def test_a_full_engine_is_asked_again(tmp_path: Path, sqlite_url: str) -> None:
+    engine = FakeEngine(max_running=1, max_waiting=1)
+    async with open_chat(tmp_path, sqlite_url, engine=engine, max_running=1, max_waiting=10) as chat:
+        conversations = [(await chat.post("conversations", {})).json()["id"] for _ in range(3)]
+        bodies = [
+            (await chat.post(f"conversations/{each}/messages", {"content": "x"})).json() for each in conversations
+        ]
+        states = [await chat.ended(body["response"]["id"]) for body in bodies]
+        assert [state["status"] for state in states] == ["completed"] * 3
+
+
+# --- databases and disks in trouble ----------------------------------------------------------------------------------
+
+
+async def test_the_end_is_told_only_when_it_is_stored_and_stored_however_long_that_takes(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away for a moment just when the answer ends."""
+    write, failures = queries.write_ending, iter(range(3))
+
+    async def broken(session: object, ending: object) -> bool:
+        for _ in failures:
+            raise ConnectionError("the database is restarting")
+        return await write(session, ending)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(queries, "write_ending", broken)
+    body = await chat.say("hello")
+    await chat.engine.received(1)
+    chat.engine.advance_to_end()
+    await asyncio.sleep(0.05)
+    running = await chat.response(body["response"]["id"])
+    assert running["status"] == "in_progress"
+    assert (await chat.messages())[-1]["content"] == "You said: hello."
+    assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
+    assert kinds(await chat.events(body["response"]["id"]))[-1] == "completed"
+
+
+async def test_a_full_disk_ends_the_answers_it_hits_and_the_server_lives_on(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.engine.queue_script(ENDLESS)
+    body = await chat.say("hello")
+    response_id = body["response"]["id"]
+    await chat.engine.received(1)
+    await chat.shown(response_id, " tick")
+
+    def full(descriptor: int, data: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_segments.os, "write", full)
+        state = await chat.ended(response_id)
+    assert (state["status"], state["error"]["code"]) == ("failed", "storage_failed")
+    assert "No space left" in state["error"]["message"]
+    assert (await chat.messages())[-1]["content"] == " tick"
+    assert chat.engine.cancelled == [response_id]
+    assert chat.engine.state is EngineState.READY
+    assert (await chat.turn("again"))["status"] == "completed"
