@@ -46,7 +46,7 @@ def test_the_readmes_table_of_settings_is_that_of_the_code() -> None:
 def test_every_frame_is_described() -> None:
     text = read("app/realtime/README.md")
     client_types = [kind.__struct_config__.tag for kind in typing.get_args(protocol.AnyClientFrame)]
-    missing = [name for name in (*client_types, *typing.get_args(protocol.FrameType)) if f"`{name}`" not in text]
+    missing = [name for name in (*client_types, *typing.get_args(protocol.FrameType)) if f"`{name}" not in text]
     assert missing == []
 
 
