@@ -21,7 +21,7 @@ def spoken_script(request: GenerationRequest) -> Script:
         case ["/endless"]:
             return ENDLESS
         case ["/say"]:
-            return text_script(rest)
+            return text_script(rest, piece_chars=8)
         case ["/fail"]:
             return failing_script("The first", " words", message="The engine ran out of ink.")
     return default_answer(request)
