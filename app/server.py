@@ -69,8 +69,8 @@ class Server(uvicorn.Server):
                 ws_max_size=settings.frame_max_bytes,
                 # A stream of small frames gains nothing, and each socket would hold a compressor.
                 ws_per_message_deflate=False,
-                ws_ping_interval=settings.heartbeat_s or None,
-                ws_ping_timeout=settings.heartbeat_s or None,
+                ws_ping_interval=settings.heartbeat_s,
+                ws_ping_timeout=settings.heartbeat_s,
                 timeout_graceful_shutdown=CONNECTIONS_S,
             )
         )

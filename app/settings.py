@@ -24,6 +24,8 @@ SECRET_SETTINGS = frozenset({"admin_password"})
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
+Interval = Annotated[float, Meta(ge=0.01)]
+"""Seconds between two things: with 0 they would be done without a pause."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 25
     message_flush_s: Annotated[
-        Seconds, Meta(description="Seconds between two writes of a growing answer's text to the database")
+        Interval, Meta(description="Seconds between two writes of a growing answer's text to the database")
     ] = 2
     on_disconnect: Annotated[
         Literal["continue", "cancel"], Meta(description="What happens to an answer nobody watches any more")
@@ -97,8 +99,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     disconnect_grace_s: Annotated[
         Seconds, Meta(description="Seconds an unwatched answer lives when on_disconnect is cancel")
     ] = 60
-    heartbeat_s: Annotated[Seconds, Meta(description="Seconds between heartbeats on a socket")] = 30
-    sse_heartbeat_s: Annotated[Seconds, Meta(description="Seconds between comment lines on a silent event stream")] = 15
+    heartbeat_s: Annotated[Interval, Meta(description="Seconds between heartbeats on a socket")] = 30
+    sse_heartbeat_s: Annotated[Interval, Meta(description="Seconds between comment lines on a silent event stream")] = (
+        15
+    )
     socket_idle_s: Annotated[
         Seconds, Meta(description="Seconds without a frame after which a socket is closed (4008)")
     ] = 900
@@ -107,7 +111,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Positive, Meta(description="Frames that may wait for a slow reader beside its streams")
     ] = 256
     send_timeout_s: Annotated[
-        Seconds, Meta(description="Seconds one send to a socket may take before its reader is too slow (1013)")
+        Interval, Meta(description="Seconds one send to a socket may take before its reader is too slow (1013)")
     ] = 30
     frames_per_second: Annotated[
         Positive, Meta(description="Frames a socket may send per second, with bursts of ten times as many (4029)")

@@ -131,10 +131,6 @@ class Hub:
             cursor.wake()
         self._drop_if_unneeded(log)
 
-    def discard(self, log: EventLog) -> None:
-        """The response does not exist any more, and got no terminal frame."""
-        self._logs.pop(log.response_id, None)
-
     def _close_cursor(self, cursor: Cursor) -> None:
         log = cursor.log
         cursors = self._cursors.get(log.response_id, set())

@@ -108,6 +108,8 @@ class Dispatcher:
             answer.turn.set()
             if self._engine.state is EngineState.LOADING:
                 answer.wait_at(sum(other.status is MessageStatus.QUEUED for other in self._answers.values()))
+        if self._interrupted:
+            answer.stop(MessageStatus.INTERRUPTED)
         task = asyncio.create_task(self._live(answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -127,4 +127,5 @@ async def open_responses(
         stack.push_async_callback(engine.stop)
         dispatcher.start()
         stack.push_async_callback(dispatcher.close)
+        stack.push_async_callback(turns.close)
         yield Responses(hub=hub, dispatcher=dispatcher, turns=turns, reader=reader, unwatched=unwatched)

@@ -43,6 +43,8 @@ from engine.types import Role, SamplingParams, Turn
 logger = structlog.stdlib.get_logger(__name__)
 
 ACCEPTED = 202
+LAST_TURNS_S = 1.0
+"""What turns that are being stored get when the server ends. One that takes longer is in SQL, or it is not."""
 
 Store = Callable[[AsyncSession, Conversation, AppError | None], Awaitable["NewTurn"]]
 """Stores a turn in the caller's unit of work; the AppError says why it can never be answered."""
@@ -101,6 +103,11 @@ class TurnService:
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when nobody says anything."""
         return {"turn_locks": len(self._locks), "turn_tasks": len(self._tasks)}
+
+    async def close(self) -> None:
+        """Wait for turns that are being stored, so that their answers are handed over while somebody takes them."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_TURNS_S)
 
     async def say(
         self,
