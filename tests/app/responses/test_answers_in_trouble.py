@@ -6,6 +6,7 @@ import asyncio
 import errno
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from app.realtime import journal_segments
@@ -142,6 +143,22 @@ async def test_the_end_is_told_only_when_it_is_stored_and_stored_however_long_th
     assert (await chat.messages())[-1]["content"] == "You said: hello."
     assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
     assert kinds(await chat.events(body["response"]["id"]))[-1] == "completed"
+
+
+@pytest.mark.postgres
+async def test_a_database_that_throws_everybody_out_costs_no_word(tmp_path: Path, postgres_url: str) -> None:
+    """What a restart of PostgreSQL does to the connections that are open."""
+    async with open_chat(tmp_path, postgres_url) as chat:
+        body = await chat.say("hello")
+        await chat.engine.received(1)
+        chat.engine.advance_to_end()
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
+        assert (await chat.messages())[-1]["content"] == "You said: hello."
 
 
 async def test_a_full_disk_ends_the_answers_it_hits_and_the_server_lives_on(

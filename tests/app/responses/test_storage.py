@@ -1,0 +1,58 @@
+"""The end of an answer is written however often that takes, with pauses that grow to a bound."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.conversations.models import MessageStatus
+from app.database import Database
+from app.responses import queries
+from app.responses.queries import Ending
+from app.responses.storage import AnswerStorage
+
+ENDING = Ending(
+    response_id="00000000-0000-4000-8000-000000000000",
+    message_id="00000000-0000-4000-8000-000000000001",
+    status=MessageStatus.COMPLETED,
+    finish_reason="stop",
+    text="text",
+    token_ids=None,
+    usage={},
+    error=None,
+    last_seq=1,
+    log=b"[]",
+    started_at=None,
+    ended_at=datetime(2026, 1, 1, tzinfo=UTC),
+)
+
+
+async def test_pauses_grow_to_a_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def write(session: object, ending: Ending) -> bool:
+        if len(pauses) < 8:
+            raise ConnectionError("away")
+        return True
+
+    monkeypatch.setattr(queries, "write_ending", write)
+    assert await AnswerStorage(database, sleep=sleep).end(ENDING)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+async def test_what_was_deleted_meanwhile_is_not_written(database: Database) -> None:
+    assert not await AnswerStorage(database).end(ENDING)
+
+
+async def test_growth_that_cannot_be_written_is_no_disaster(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write(session: object, growth: object) -> None:
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(queries, "write_growth", write)
+    assert not await AnswerStorage(database).grow([object()])  # type: ignore[list-item]  # nobody looks inside
