@@ -7,6 +7,7 @@ this thread and must only hand over. Importing this module must not import torch
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,9 @@ class EngineThread:
             self._fail(f"The engine failed: {type(problem).__name__}: {problem}")
 
     def _start_engine(self) -> tuple[Engine, int]:
+        # Threads that wait for each other inside one multiplication spin by default; on a machine that does anything else
+        # at the same time, a step then takes ten times as long (kernels/README.md). torch reads this when it is imported.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         # Imported here, because torch alone takes seconds.
         from engine.core import Engine
         from engine.cpu_threads import use_threads

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # One thread for the tensors of a test: several test processes share the cores, and threads that wait for each other inside
 # one multiplication would wait for somebody else's test. Read when torch is imported; a server under test sets its own.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# And those of a test that asks for more should not spin while they wait.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 BACKENDS = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
 
