@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
+
+from app.conversations.models import MessageStatus
 
 
-@runtime_checkable
+class LiveAnswer(NamedTuple):
+    """A running answer at one moment: its text, the `seq` of the last event in it, and its status."""
+
+    text: str
+    last_seq: int
+    status: MessageStatus
+
+
 class LiveAnswers(Protocol):
-    """The text of running answers, which the database has only about once in two seconds."""
+    """Running answers, which the database knows only about once in two seconds."""
 
-    def snapshot(self, response_id: str) -> tuple[str, int] | None:
-        """The text so far and the `seq` of the last event in it, as one consistent pair; None when it does not run here."""
-
-
-class NoLiveAnswers:
-    """Of a process that makes no answers itself: what is stored is all there is."""
-
-    def snapshot(self, response_id: str) -> tuple[str, int] | None:
-        return None
+    def snapshot(self, response_id: str) -> LiveAnswer | None:
+        """How far the answer is, as one consistent whole; None when it is not being made here."""

@@ -107,7 +107,7 @@ class MessageBody(msgspec.Struct, frozen=True):
         status = MessageStatus(message.status)
         content, last_seq = message.content, message.last_seq
         if message.response_id is not None and not status.is_final:
-            content, last_seq = live.snapshot(message.response_id) or (content, last_seq)
+            content, last_seq, status = live.snapshot(message.response_id) or (content, last_seq, status)
         return cls(
             id=message.id,
             parent_id=message.parent_id,

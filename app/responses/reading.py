@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from app.conversations.live import LiveAnswer
 from app.conversations.models import MessageStatus
 from app.database import Database
 from app.errors import Conflict
@@ -47,13 +48,13 @@ class ResponseReader:
         self._dispatcher = dispatcher
         self._hub = hub
 
-    def snapshot(self, response_id: str) -> tuple[str, int] | None:
-        """The text so far and up to which event it goes; None when it is not being made here."""
-        log = self._hub.log(response_id)
-        if log is None or log.is_ended:
+    def snapshot(self, response_id: str) -> LiveAnswer | None:
+        """How far an answer is; None when it is not being made here."""
+        answer = self._dispatcher.answer(response_id)
+        if answer is None or answer.log.is_ended:
             return None
-        snapshot = log.snapshot()
-        return snapshot.text, snapshot.last_seq
+        shown = answer.log.snapshot()
+        return LiveAnswer(shown.text, shown.last_seq, answer.status)
 
     async def get(self, user_id: str, response_id: str) -> ResponseBody:
         """The state of a response. Raises NotFound."""

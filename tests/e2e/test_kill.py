@@ -57,15 +57,22 @@ class Memory:
             assert known == frame, "two clients saw different frames under one number"
 
 
-async def test_whatever_was_acknowledged_or_shown_survives_every_kill(tmp_path: Path, sqlite_url: str) -> None:
+@pytest.mark.parametrize(
+    ("database", "repetitions"),
+    [("sqlite_url", REPETITIONS), pytest.param("postgres_url", REPETITIONS // 5, marks=pytest.mark.postgres)],
+)
+async def test_whatever_was_acknowledged_or_shown_survives_every_kill(
+    tmp_path: Path, request: pytest.FixtureRequest, database: str, repetitions: int
+) -> None:
     chance = random.Random(time.time_ns())
-    settings = Settings(data=tmp_path, database_url=sqlite_url)
-    token, conversations = await prepared(tmp_path, sqlite_url)
+    url = request.getfixturevalue(database)
+    settings = Settings(data=tmp_path, database_url=url)
+    token, conversations = await prepared(tmp_path, url)
     headers = {"Authorization": f"Bearer {token}"}
     interrupted = finished = 0
     server = KillableServer(settings, words=WORDS, delay_s=STEP_S)
     try:
-        for _ in range(REPETITIONS):
+        for _ in range(repetitions):
             memory = Memory()
             url = await server.serves()
             life = asyncio.create_task(live_until_killed(url, headers, conversations, memory, chance))
@@ -84,7 +91,7 @@ async def test_whatever_was_acknowledged_or_shown_survives_every_kill(tmp_path: 
     finally:
         await asyncio.to_thread(server.kill)
     # Otherwise the moments were not random enough to have tested anything.
-    assert interrupted > REPETITIONS / 10
+    assert interrupted > repetitions / 10
     assert finished > 0
 
 
