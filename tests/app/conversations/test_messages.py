@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event, update
 
 from app.conversations import tree
+from app.conversations.live import LiveAnswer
 from app.conversations.models import Message, MessageStatus
 from app.conversations.service import ConversationService
 from app.identifiers import UserId, new_id
@@ -159,9 +160,9 @@ class OneLiveAnswer:
     """An answer that has come further than the database knows."""
 
     def __init__(self, response_id: str, content: str, last_seq: int) -> None:
-        self.known = {response_id: (content, last_seq)}
+        self.known = {response_id: LiveAnswer(content, last_seq, MessageStatus.IN_PROGRESS)}
 
-    def snapshot(self, response_id: str) -> tuple[str, int] | None:
+    def snapshot(self, response_id: str) -> LiveAnswer | None:
         return self.known.get(response_id)
 
 
@@ -182,7 +183,8 @@ async def test_a_running_answer_is_shown_as_far_as_it_has_come(running: RunningA
         page = await service.messages(user_id, conversation.id, leaf_id=None, limit=50, cursor=None)
         return page.items[0].status, page.items[0].content, page.items[0].last_seq
 
-    assert await shown(MessageStatus.QUEUED) == ("queued", "hi the", 7)
+    # The database hears of it a moment later.
+    assert await shown(MessageStatus.QUEUED) == ("in_progress", "hi the", 7)
     assert await shown(MessageStatus.IN_PROGRESS) == ("in_progress", "hi the", 7)
     assert await shown(MessageStatus.COMPLETED) == ("completed", "hi", 3)
     live.known.clear()
