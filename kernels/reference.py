@@ -155,36 +155,25 @@ def paged_attention(
     for group in plan.groups:
         attended[group.rows] = _attend_group(queries[group.rows], keys, values, group)
     for chunk in plan.chunks:
-        attended[chunk.start : chunk.end] = _attend_chunk(queries[chunk.start : chunk.end], keys, values, chunk)
+        rows = slice(chunk.start, chunk.end)
+        heads_first = queries[rows].transpose(0, 1)[None]
+        attended[rows] = _attend(heads_first, keys, values, chunk.pages, chunk.mask)[0].transpose(0, 1)
     return attended
 
 
 def _attend_group(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, group: DecodeGroup) -> torch.Tensor:
-    count, heads, head_size = queries.shape
-    kv_heads = keys.shape[2]
-    # The queries that share a key head stand where the queries of one head would: no key is copied for them.
-    shared = queries.reshape(count, kv_heads, heads // kv_heads, head_size)
-    attended = functional.scaled_dot_product_attention(
-        shared,
-        _gather(keys, group.pages, count),
-        _gather(values, group.pages, count),
-        attn_mask=group.mask,
+    return _attend(queries[:, :, None], keys, values, group.pages, group.mask)[:, :, 0]
+
+
+def _attend(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, pages: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """Attention of [n, heads, queries, head_size] over n sequences, whose pages stand one sequence after the other."""
+    count, heads = queries.shape[:2]
+    kv_heads, head_size = keys.shape[2:]
+    # [n, kv_heads, tokens, head_size]: gathering copies the pages once; the turned view costs nothing.
+    own_keys = keys.index_select(0, pages).view(count, -1, kv_heads, head_size).transpose(1, 2)
+    own_values = values.index_select(0, pages).view(count, -1, kv_heads, head_size).transpose(1, 2)
+    return functional.scaled_dot_product_attention(
+        queries, own_keys, own_values, attn_mask=mask, enable_gqa=kv_heads != heads
     )
-    return attended.reshape(count, heads, head_size)
-
-
-def _attend_chunk(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, chunk: PromptChunk) -> torch.Tensor:
-    attended = functional.scaled_dot_product_attention(
-        queries.transpose(0, 1)[None],
-        _gather(keys, chunk.pages, 1),
-        _gather(values, chunk.pages, 1),
-        attn_mask=chunk.mask,
-        enable_gqa=keys.shape[2] != queries.shape[1],
-    )
-    return attended[0].transpose(0, 1)
-
-
-def _gather(pool: torch.Tensor, pages: torch.Tensor, count: int) -> torch.Tensor:
-    """The pages of `count` sequences as [count, kv_heads, tokens, head_size]."""
-    _, _, kv_heads, head_size = pool.shape
-    return pool.index_select(0, pages).view(count, -1, kv_heads, head_size).transpose(1, 2)
