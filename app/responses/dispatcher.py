@@ -273,6 +273,7 @@ class Dispatcher:
         ending = Ending(
             response_id=answer.response_id,
             message_id=message_id,
+            conversation_id=answer.identity.conversation_id,
             status=outcome.status,
             finish_reason=outcome.finish_reason,
             text=answer.log.snapshot().text,

@@ -48,6 +48,7 @@ class GrowthWriter:
                 growth = Growth(
                     response_id=answer.response_id,
                     message_id=answer.identity.message_id,
+                    conversation_id=answer.identity.conversation_id,
                     text=snapshot.text,
                     last_seq=snapshot.last_seq,
                     started_at=answer.started_at,

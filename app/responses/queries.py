@@ -25,6 +25,7 @@ class Ending:
 
     response_id: str
     message_id: str
+    conversation_id: str
     status: MessageStatus
     finish_reason: str
     text: str
@@ -43,6 +44,7 @@ class Growth:
 
     response_id: str
     message_id: str
+    conversation_id: str
     text: str
     last_seq: int
     started_at: datetime | None
@@ -115,22 +117,26 @@ async def message_text(session: AsyncSession, message_id: str) -> tuple[str, int
 
 
 async def write_growth(session: AsyncSession, growth: Growth) -> None:
-    """Keep the text so far, unless the response has ended meanwhile."""
-    await session.execute(
-        update(Message)
-        .where(Message.id == growth.message_id, Message.status.in_(UNFINISHED))
-        .values(content=growth.text, last_seq=growth.last_seq, status=MessageStatus.IN_PROGRESS)
-    )
+    """Keep the text so far, unless the response has ended or was deleted meanwhile."""
+    if not await _hold_conversation(session, growth.conversation_id):
+        return
     await session.execute(
         update(Response)
         .where(Response.id == growth.response_id, Response.status.in_(UNFINISHED))
         .values(status=MessageStatus.IN_PROGRESS, started_at=growth.started_at)
     )
+    await session.execute(
+        update(Message)
+        .where(Message.id == growth.message_id, Message.status.in_(UNFINISHED))
+        .values(content=growth.text, last_seq=growth.last_seq, status=MessageStatus.IN_PROGRESS)
+    )
 
 
 async def write_ending(session: AsyncSession, ending: Ending) -> bool:
     """Write the end of a response, once or again. False when its conversation was deleted meanwhile."""
-    changed = await session.execute(
+    if not await _hold_conversation(session, ending.conversation_id):
+        return False
+    await session.execute(
         update(Response)
         .where(Response.id == ending.response_id)
         .values(
@@ -141,10 +147,7 @@ async def write_ending(session: AsyncSession, ending: Ending) -> bool:
             started_at=ending.started_at,
             ended_at=ending.ended_at,
         )
-        .returning(Response.id)
     )
-    if changed.first() is None:
-        return False
     await session.execute(
         update(Message)
         .where(Message.id == ending.message_id)
@@ -159,6 +162,15 @@ async def write_ending(session: AsyncSession, ending: Ending) -> bool:
     log = {"response_id": ending.response_id, "last_seq": ending.last_seq, "frames": ending.log}
     await insert_if_absent(session, ResponseLog, log)
     return True
+
+
+async def _hold_conversation(session: AsyncSession, conversation_id: str) -> bool:
+    """Keep the conversation from being deleted until this unit of work ends; False when it is gone.
+
+    A deletion takes this row first and the rows below it after that. Taking them in another order would deadlock with it.
+    """
+    statement = select(Conversation.id).where(Conversation.id == conversation_id)
+    return await session.scalar(statement.with_for_update(read=True, key_share=True)) is not None
 
 
 def _owned(user_id: str) -> Select[Response]:

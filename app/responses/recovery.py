@@ -75,6 +75,7 @@ class Recovery:
             Ending(
                 response_id=response.id,
                 message_id=response.message_id,
+                conversation_id=response.conversation_id,
                 status=outcome.status,
                 finish_reason=outcome.finish_reason,
                 text=log.snapshot().text,

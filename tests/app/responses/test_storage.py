@@ -15,6 +15,7 @@ from app.responses.storage import AnswerStorage
 ENDING = Ending(
     response_id="00000000-0000-4000-8000-000000000000",
     message_id="00000000-0000-4000-8000-000000000001",
+    conversation_id="00000000-0000-4000-8000-000000000002",
     status=MessageStatus.COMPLETED,
     finish_reason="stop",
     text="text",
