@@ -3,7 +3,8 @@
 Made by the loader and shared by all threads. Three promises:
 * What a person wrote never yields a control token; only the template does.
 * Ids the engine made for an answer are used as they are, and stand exactly where they were generated: after the ids the
-  prompt had then. So a chat that grows only appends ids, and its KV stays valid.
+  prompt had then. So a chat that grows only appends ids, and its KV stays valid. Ids that are not of this vocabulary are
+  another model's, and the text is used instead.
 * Every stretch of text between two control tokens is encoded as a whole, so an ordinary chat has the ids that the
   template's text has in `transformers`. A message's end is always the end of a stretch: what follows cannot change its ids.
 
@@ -23,6 +24,7 @@ from engine.chat_template import ChatTemplate
 from engine.detokenizer import Detokenizer, TokenTexts, decoding_rules
 from engine.errors import ModelError, TemplateRefused
 from engine.model.json_file import read_json_object, read_json_object_if_there
+from engine.role_order import role_orders
 from engine.text_encoder import TextEncoder, TextStart
 from engine.types import Role, Turn
 
@@ -34,6 +36,9 @@ END_TOKENS: Final = frozenset(
     ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "</s>")
 )
 """Control tokens that end an answer or a text wherever they exist, whether or not a configuration names them."""
+
+MOST_TOKENS: Final = 10_000_000
+"""No vocabulary has a tenth of this; a larger id is damage, and a table up to it would not fit into memory."""
 
 _TEMPLATE_TOKENS: Final = (
     *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
@@ -54,6 +59,10 @@ class ChatTokenizer:
         spellings = {token_id: token for token, token_id in document["model"]["vocab"].items()}
         spellings.update({token["id"]: token["content"] for token in document["added_tokens"]})
         self.vocabulary_size = max(spellings) + 1
+        if self.vocabulary_size > MOST_TOKENS:
+            raise ModelError(
+                f"{where} has a token of the id {self.vocabulary_size - 1}, and the largest id is {MOST_TOKENS}"
+            )
         special = {token["id"] for token in document["added_tokens"] if token["special"]}
         tokens = [spellings.get(token_id) for token_id in range(self.vocabulary_size)]
         self._texts = TokenTexts(tokens, self.end_token_ids | special, rules)
@@ -68,33 +77,37 @@ class ChatTokenizer:
 
         `end_token_ids` are those the model's own configuration names. Raises ModelError.
         """
-        document = read_json_object(folder / TOKENIZER_FILE)
+        path = folder / TOKENIZER_FILE
+        document = read_json_object(path)
         if not isinstance(document.get("added_tokens"), list) or not isinstance(document.get("model"), dict):
-            raise ModelError(
-                f"{folder / TOKENIZER_FILE} is not a tokenizer: it has no model or no list of added tokens"
-            )
+            raise ModelError(f"{path} is not a tokenizer: it has no model or no list of added tokens")
         config = read_json_object_if_there(folder / "special_tokens_map.json")
         config |= read_json_object_if_there(folder / TOKENIZER_CONFIG_FILE)
         special_tokens = {name: spelled for name in _TEMPLATE_TOKENS if (spelled := _spelling(config.get(name)))}
-        ids = set(end_token_ids)
-        for token in document["added_tokens"]:
-            if token["content"] == special_tokens.get("eos_token"):
-                ids.add(token["id"])
         template = ChatTemplate(_template_source(folder, config), special_tokens)
-        return cls(document, template, ids, str(folder / TOKENIZER_FILE))
+        try:
+            eos = special_tokens.get("eos_token")
+            ids = {token["id"] for token in document["added_tokens"] if token["content"] == eos}
+            return cls(document, template, ids.union(end_token_ids), str(path))
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
+            # The file is read here and there, and any of its thousand fields may be missing or of another type.
+            raise ModelError(f"{path} is damaged: {type(problem).__name__}: {problem}") from None
 
     def encode_turns(self, turns: Sequence[Turn], *, generation_prompt: bool = True) -> list[int]:
-        """Ids of the turns, and of the opening of an answer after them unless that is switched off. Raises TemplateRefused."""
-        texts, order = self._layout([turn.role for turn in turns], generation_prompt)
+        """Ids of the turns, and of the opening of an answer after them unless that is switched off. Raises TemplateRefused.
+
+        Where the template refuses the order of the roles, it gets the orders of `engine.role_order`.
+        """
+        turns, texts, order = self._accepted(turns, generation_prompt)
         assembly = _Assembly(self._encoder, self._controls)
         for text, index in zip(texts, order, strict=False):
             turn = turns[index]
-            if turn.token_ids is None:
-                assembly.add_template(text)
-                assembly.add_message(turn.text)
-            else:
+            if turn.token_ids is not None and self._has(turn.token_ids):
                 assembly.add_template(self._opening(turns, index, text))
                 assembly.add_ids(turn.token_ids)
+            else:
+                assembly.add_template(text)
+                assembly.add_message(turn.text)
         assembly.add_template(texts[-1])
         return assembly.finish()
 
@@ -105,6 +118,20 @@ class ChatTokenizer:
     def detokenizer(self) -> Detokenizer:
         """A fresh one, for one answer."""
         return self._texts.detokenizer()
+
+    def _has(self, ids: Sequence[int]) -> bool:
+        return not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size)
+
+    def _accepted(self, turns: Sequence[Turn], generation_prompt: bool) -> tuple[Sequence[Turn], list[str], list[int]]:
+        """The turns in the first order the template takes, and their layout. Raises what it said to the turns as they are."""
+        refusal: TemplateRefused | None = None
+        for ordered in role_orders(turns):
+            try:
+                return ordered, *self._layout([turn.role for turn in ordered], generation_prompt)
+            except TemplateRefused as refused:
+                refusal = refusal or refused
+        assert refusal is not None, "the turns as they are come first"
+        raise refusal
 
     def _layout(self, roles: Sequence[Role], generation_prompt: bool) -> tuple[list[str], list[int]]:
         """The template's own texts, and which message stands between them: always one text more than messages."""
@@ -197,7 +224,10 @@ def _spelling(value: object) -> str | None:
 
 def _template_source(folder: Path, config: Mapping[str, Any]) -> str:
     if (folder / TEMPLATE_FILE).is_file():
-        return (folder / TEMPLATE_FILE).read_text(encoding="utf-8")
+        try:
+            return (folder / TEMPLATE_FILE).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as problem:
+            raise ModelError(f"{folder / TEMPLATE_FILE} cannot be read: {problem}") from None
     template = config.get("chat_template")
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, Mapping)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -152,13 +154,102 @@ def test_any_order_of_roles_is_encoded_or_refused_with_a_reason(
     assert tokenizer.encode_turns([Turn(Role.USER, "and the next valid turn works")])
 
 
-def test_a_template_that_leaves_a_message_out_is_refused() -> None:
+STRICT = (
+    "{% for m in messages %}{% if m.role != ('user', 'assistant')[loop.index0 % 2] %}"
+    "{{ raise_exception('only user and assistant in turn') }}{% endif %}"
+    "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}{% endfor %}"
+)
+"""As Gemma's and the first of Mistral's: no system role, and nobody speaks twice."""
+
+
+def tokenizer_with(template: str) -> ChatTokenizer:
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        write_tokenizer(folder, template="{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
-        tokenizer = ChatTokenizer.from_folder(folder)
-    with pytest.raises(TemplateRefused, match=r"leaves out message 1 \(system\)"):
+        write_tokenizer(Path(name), template=template)
+        return ChatTokenizer.from_folder(Path(name))
+
+
+@pytest.mark.parametrize(
+    ("turns", "accepted"),
+    [
+        ([("user", "a"), ("user", "b")], [("user", "a\n\nb")]),
+        (
+            [("user", "a"), ("assistant", "x"), ("user", "b"), ("user", "c"), ("user", "d")],
+            [("user", "a"), ("assistant", "x"), ("user", "b\n\nc\n\nd")],
+        ),
+        ([("user", "a"), ("assistant", "x"), ("assistant", "y")], [("user", "a"), ("assistant", "x\n\ny")]),
+        ([("system", "s"), ("user", "a")], [("user", "s\n\na")]),
+        ([("system", "s"), ("system", "t"), ("user", "a"), ("user", "b")], [("user", "s\n\nt\n\na\n\nb")]),
+        (
+            [("user", "a"), ("assistant", "x"), ("system", "s"), ("user", "b")],
+            [("user", "a"), ("assistant", "x"), ("user", "s\n\nb")],
+        ),
+    ],
+)
+def test_a_chat_goes_on_where_a_strict_template_refuses_its_order_of_roles(
+    turns: list[tuple[str, str]], accepted: list[tuple[str, str]]
+) -> None:
+    """mistralai/mistral-vibe#1006: after an answer that was stopped before its first word, every turn was refused."""
+    tokenizer = tokenizer_with(STRICT)
+    asked, taken = ([Turn(Role(role), text) for role, text in chat] for chat in (turns, accepted))
+    assert tokenizer.encode_turns(asked) == tokenizer.encode_turns(taken)
+
+
+def test_an_order_that_the_template_takes_is_not_changed() -> None:
+    tokenizer = tokenizer_of("bytes", "chatml")
+    apart = tokenizer.encode_turns([Turn(Role.USER, "a"), Turn(Role.USER, "b")])
+    assert apart != tokenizer.encode_turns([Turn(Role.USER, "a\n\nb")])
+
+
+@pytest.mark.parametrize("roles", [["assistant"], ["assistant", "user"], ["system"], ["user", "assistant", "system"]])
+def test_an_order_that_no_rule_helps_is_refused_in_the_templates_words(roles: list[str]) -> None:
+    with pytest.raises(TemplateRefused, match=rf"\[{', '.join(roles)}\]: only user and assistant in turn"):
+        tokenizer_with(STRICT).encode_turns([Turn(Role(role), "x") for role in roles])
+
+
+def test_a_template_that_leaves_a_message_out_is_refused() -> None:
+    tokenizer = tokenizer_with("{% for m in messages if m.role != 'user' %}{{ m.content }}{% endfor %}")
+    with pytest.raises(TemplateRefused, match=r"leaves out message 2 \(user\)"):
         tokenizer.encode_turns([Turn(Role.SYSTEM, "be kind"), Turn(Role.USER, "hi")])
+
+
+@pytest.mark.parametrize("stored", [(5, 404), (-1,), (2**32 - 1,)])
+def test_stored_ids_that_this_vocabulary_does_not_have_give_way_to_the_text(stored: tuple[int, ...]) -> None:
+    """They are another model's. Computed, they would end the step and every answer in it."""
+    tokenizer = tokenizer_of("bytes", "chatml")
+    assert tokenizer.vocabulary_size <= 404
+    with_ids = tokenizer.encode_turns([Turn(Role.USER, "q"), Turn(Role.ASSISTANT, "yes", stored)])
+    assert with_ids == tokenizer.encode_turns([Turn(Role.USER, "q"), Turn(Role.ASSISTANT, "yes")])
+
+
+def test_a_long_text_is_encoded_like_a_short_one_and_lets_other_threads_run() -> None:
+    """The event loop is one of them: it stood still for as long as a long message was encoded."""
+    tokenizer = tokenizer_of("bytes", "chatml")
+    piece = "日本語のテキスト and more words " * 10
+    long = tokenizer.encode_turns([Turn(Role.USER, piece * 2000)])
+    assert piece * 2000 in tokenizer.decode(long)
+
+    def longest_standstill() -> float:
+        gaps: list[float] = []
+        done = threading.Event()
+
+        def tick() -> None:
+            before = time.perf_counter()
+            while not done.wait(0.001):
+                now = time.perf_counter()
+                gaps.append(now - before)
+                before = now
+
+        ticking = threading.Thread(target=tick)
+        ticking.start()
+        began = time.perf_counter()
+        tokenizer.encode_turns([Turn(Role.USER, piece * 2000)])
+        took = time.perf_counter() - began
+        done.set()
+        ticking.join()
+        return max(gaps, default=took) / took
+
+    # As a part of the whole, and the best of a few, because other processes use this machine too.
+    assert min(longest_standstill() for _ in range(5)) < 0.5
 
 
 def test_stored_ids_are_used_as_they_are() -> None:
@@ -210,12 +301,19 @@ def test_a_tokenizer_without_any_end_token_has_an_empty_set() -> None:
         ("tokenizer.json", "{", "is not JSON"),
         ("tokenizer.json", "[]", "holds list where a JSON object was expected"),
         ("tokenizer.json", "{}", "is not a tokenizer"),
+        ("tokenizer.json", '{"added_tokens": [1], "model": {}}', "tokenizer.json is damaged: TypeError"),
+        (
+            "tokenizer.json",
+            '{"added_tokens": [], "model": {"type": "BPE"}, "decoder": {"type": "ByteLevel"}}',
+            "tokenizer.json is damaged: KeyError: 'vocab'",
+        ),
         (
             "tokenizer.json",
             '{"added_tokens": [], "model": {"type": "Unigram"}, "decoder": {"type": "ByteLevel"}}',
             "supported is BPE",
         ),
         ("tokenizer_config.json", None, "has no chat template"),
+        ("chat_template.jinja", "\xff", r"chat_template\.jinja cannot be read"),
         ("tokenizer_config.json", '{"chat_template": "{% for %}"}', "cannot be compiled"),
     ],
 )
@@ -223,9 +321,9 @@ def test_a_folder_that_is_wrong_is_one_clear_sentence(
     tmp_path: Path, name: str, content: str | None, sentence: str
 ) -> None:
     write_tokenizer(tmp_path)
-    (tmp_path / name).unlink()
+    (tmp_path / name).unlink(missing_ok=True)
     if content is not None:
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_text(content, encoding="latin-1")
     with pytest.raises(ModelError, match=sentence):
         ChatTokenizer.from_folder(tmp_path)
 
