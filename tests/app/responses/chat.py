@@ -97,17 +97,15 @@ class Chat:
         return (await self.messages(leaf=body["response"]["message_id"]))[-1]
 
     async def shown(self, response_id: str, text: str) -> None:
-        """Let the engine step until this much of a running answer is visible."""
+        """Let the engine step until this much of a running answer is visible, and no more."""
+        log = self.context.hub.log(response_id)
+        assert log is not None
         async with asyncio.timeout(20):
-            while self._text(response_id) != text:
-                assert text.startswith(self._text(response_id))
+            while (seen := log.snapshot().text) != text:
+                assert text.startswith(seen), f"expected {text!r} on the way, saw {seen!r}"
                 self.engine.advance()
-                await asyncio.sleep(0.002)
-
-    def _text(self, response_id: str) -> str:
-        snapshot = self.context.reader.snapshot(response_id)
-        assert snapshot is not None
-        return snapshot[0]
+                while log.last_seq < log.staged_seq:  # noqa: ASYNC110 - the journal is a thread
+                    await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
