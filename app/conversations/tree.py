@@ -127,8 +127,9 @@ def title_of(content: str) -> str:
 
 
 async def path(session: AsyncSession, conversation_id: str, leaf_id: str | None) -> list[Message]:
-    """The messages from the root to `leaf_id`, with all their columns; empty without a leaf or for a foreign one."""
-    if leaf_id is None:
+    """The messages from the root to `leaf_id`, with all their columns; empty without a leaf, and for a foreign one or one
+    that cannot be an id."""
+    if leaf_id is None or not is_id(leaf_id):
         return []
     return list(reversed(await _upwards(session, conversation_id, leaf_id, limit=None, shown_only=False)))
 

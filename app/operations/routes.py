@@ -13,6 +13,7 @@ def metrics_route(metrics: Metrics) -> HTTPRouteHandler:
 
     @get("/metrics", sync_to_thread=False, include_in_schema=False)
     def metrics_exposition() -> Response[bytes]:
-        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+        # As a header: to a media type of text the framework would add a second charset, and Prometheus reads no such thing.
+        return Response(metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
     return metrics_exposition

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.text import STORABLE_PATTERN
+
 PROTOCOL_VERSIONS = (1,)
 
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
-ClientMessageId = Annotated[str, Meta(min_length=1, max_length=128)]
+ClientMessageId = Annotated[str, Meta(min_length=1, max_length=128, pattern=STORABLE_PATTERN)]
 FrameId = Annotated[str, Meta(max_length=128)] | Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 

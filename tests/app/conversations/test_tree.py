@@ -91,6 +91,7 @@ async def test_malformed_ids_are_not_found(database: Database, conversation: Con
             await tree.owned_conversation(session, conversation.user_id, wrong)
         with pytest.raises(NotFound):
             await tree.find_message(session, conversation.id, wrong)
+        assert await tree.path(session, conversation.id, wrong) == []
 
 
 async def test_somebody_elses_conversation_is_not_found(database: Database, conversation: Conversation) -> None:

@@ -198,6 +198,14 @@ async def test_what_cannot_be_taken_is_refused_and_not_stored(
     assert await chat.messages() == []
 
 
+async def test_a_character_that_no_database_takes_is_the_callers_fault_wherever_it_stands(chat: Chat) -> None:
+    messages, responses = f"conversations/{chat.id}/messages", f"conversations/{chat.id}/responses"
+    problem(await chat.post(messages, {"content": "x", "client_message_id": "a\x00b"}), 400, "invalid_input")
+    problem(await chat.post(messages, {"content": "x", "parent_id": "\x00"}), 404, "not_found")
+    problem(await chat.post(responses, {"parent_id": "\x00"}), 404, "not_found")
+    assert await chat.messages() == []
+
+
 async def test_the_largest_message_is_taken_and_one_byte_more_is_not(chat: Chat) -> None:
     limit = chat.context.settings.message_max_bytes
     refused = problem(await chat.try_to_say("x" * (limit + 1)), 413, "content_too_large")
