@@ -119,6 +119,22 @@ async def test_a_full_engine_is_asked_again(tmp_path: Path, sqlite_url: str) -> 
         assert [state["status"] for state in states] == ["completed"] * 3
 
 
+async def test_deleting_the_conversation_ends_its_answers_and_stores_nothing(chat: Chat) -> None:
+    chat.engine.queue_script(ENDLESS)
+    running, waiting = await chat.say("hello"), await chat.say("and?")
+    await chat.engine.received(1)
+    await chat.shown(running["response"]["id"], " tick")
+    await chat.context.responses.dispatcher.write_growth()
+    assert (await chat.http.delete(f"/api/v1/conversations/{chat.id}")).status_code == 204
+    async with asyncio.timeout(20):
+        while chat.context.responses.dispatcher.alive:  # noqa: ASYNC110 - nobody announces it
+            await asyncio.sleep(0.005)
+    for body in (running, waiting):
+        problem(await chat.http.get(f"/api/v1/responses/{body['response']['id']}"), 404, "not_found")
+    assert chat.engine.cancelled == [running["response"]["id"]]
+    assert set(chat.context.responses.sizes().values()) == {0}
+
+
 # --- databases and disks in trouble ----------------------------------------------------------------------------------
 
 
