@@ -73,8 +73,8 @@ class Conversation(Base):
 class Message(Base):
     """One message. `ordinal` is its place in the order of acceptance within the conversation, from 1.
 
-    `token_ids` are the ids of an answer as the engine made them, packed with a mark of their model (`app.responses.token_ids`); NULL
-    where they are not known.
+    `token_ids` are the ids of an answer as the engine made them, packed with a mark of their model (see
+    `app.responses.token_ids`); NULL where they are not known.
     `last_seq` says up to which event of its response's log `content` goes.
     """
 
