@@ -6,7 +6,8 @@ model that almost runs gives answers that are almost right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +44,8 @@ class ModelShape:
 
 def shape_of_config(config: Mapping[str, Any], where: str) -> ModelShape:
     """The shape a Hugging Face `config.json` describes. `where` names the file in errors."""
-    architectures = config.get("architectures") or ["(none named)"]
-    architecture = str(architectures[0])
+    architectures = config.get("architectures")
+    architecture = str(architectures[0]) if isinstance(architectures, list) and architectures else "(none named)"
     if architecture not in SUPPORTED_ARCHITECTURES:
         raise ModelError(
             f"{where} is of the architecture {architecture}, and supported are {', '.join(SUPPORTED_ARCHITECTURES)}"
@@ -59,6 +60,7 @@ def shape_of_config(config: Mapping[str, Any], where: str) -> ModelShape:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
         raise ModelError(f"{where} has rope parameters that are not an object: {rope!r}")
+    _refuse_unless(rope, "partial_rotary_factor", 1.0, where)
     theta = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     shape = ModelShape(
         architecture=architecture,
@@ -88,13 +90,16 @@ def shape_of_gguf(metadata: Mapping[str, Any], tensor_names: frozenset[str], whe
     _refuse_unless(own, "expert_count", 0, where)
     _refuse_unless(own, "attention.sliding_window", None, where)
     _refuse_unless(own, "rope.scaling.type", "none", where)
+    # Without a type, a factor alone scales linearly.
+    _refuse_unless(own, "rope.scaling.factor", 1.0, where)
+    _refuse_unless(own, "rope.scale_linear", 1.0, where)
     heads = _positive(own, "attention.head_count", where)
     hidden_size = _positive(own, "embedding_length", where)
     head_size = _positive(own, "attention.key_length", where, default=hidden_size // heads)
     _refuse_unless(own, "attention.value_length", head_size, where)
     _refuse_unless(own, "rope.dimension_count", head_size, where)
     tokens = metadata.get("tokenizer.ggml.tokens")
-    vocabulary_size = _positive(own, "vocab_size", where, default=len(tokens) if tokens else None)
+    vocabulary_size = _positive(own, "vocab_size", where, default=len(tokens) if isinstance(tokens, Sized) else None)
     shape = ModelShape(
         architecture=architecture,
         layers=_positive(own, "block_count", where),
@@ -145,6 +150,6 @@ def _number(values: Mapping[str, Any], key: str, where: str, default: float | No
 
 
 def _as_number(value: object, key: str, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ModelError(f"{where} says {key} = {value!r}, where a positive number was expected")
     return float(value)

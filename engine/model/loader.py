@@ -64,6 +64,11 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
         raise ModelError(
             f"{folder} has end tokens beyond its {shape.vocabulary_size} embeddings: its tokenizer is another's"
         )
+    if parts.tokenizer.vocabulary_size > shape.vocabulary_size:
+        raise ModelError(
+            f"{folder} has a tokenizer with {parts.tokenizer.vocabulary_size} ids and only {shape.vocabulary_size} "
+            "embeddings: it is another model's"
+        )
     kernels = choose_kernels()
     info = ModelInfo(
         name=config.model_name,

@@ -34,14 +34,18 @@ def rope_scaling_of(rope: Mapping[str, Any], where: str) -> RopeScaling | None:
     if kind == "default":
         return None
     try:
-        return RopeScaling(
+        scaling = RopeScaling(
             factor=float(rope["factor"]),
             low_frequency_factor=float(rope["low_freq_factor"]),
             high_frequency_factor=float(rope["high_freq_factor"]),
             original_context_tokens=int(rope["original_max_position_embeddings"]),
         )
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise ModelError(f"{where} has rope parameters of type llama3 that cannot be read: {problem!r}") from None
+    is_ordered = 0 < scaling.low_frequency_factor < scaling.high_frequency_factor < math.inf
+    if not is_ordered or not 0 < scaling.factor < math.inf or scaling.original_context_tokens < 1:
+        raise ModelError(f"{where} has rope parameters of type llama3 that give no frequencies: {scaling}")
+    return scaling
 
 
 def inverse_frequencies(head_size: int, theta: float, scaling: RopeScaling | None) -> torch.Tensor:

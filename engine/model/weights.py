@@ -1,6 +1,6 @@
 """Puts the tensors of a model file together into the decoder's weights, and refuses a file that does not have them all.
 
-Every tensor's presence and shape is checked before the first one is read. Names are those of Hugging Face; a source of
+Every tensor's presence and shape is checked before the first one is read, and that its numbers are numbers as it is read. Names are those of Hugging Face; a source of
 another format translates.
 """
 
@@ -93,15 +93,17 @@ class WeightPlan:
 
     def _matrix(self, names: Sequence[str], rows: Sequence[int], columns: int) -> torch.Tensor:
         """One matrix of the named ones, below one another."""
+        # Before memory is asked for: a damaged configuration may name any size, and the file's own is one that exists.
+        for name, count in zip(names, rows, strict=True):
+            self._expect(name, (count, columns))
         matrix = torch.empty(sum(rows), columns, dtype=self._dtype)
         for name, part in zip(names, torch.split(matrix, list(rows)), strict=True):
-            self._expect(name, (part.shape[0], columns))
             self._reads.append(_copy(self._source, name, part))
         return matrix
 
     def _vector(self, name: str, size: int) -> torch.Tensor:
-        vector = torch.empty(size, dtype=self._dtype)
         self._expect(name, (size,))
+        vector = torch.empty(size, dtype=self._dtype)
         self._reads.append(_copy(self._source, name, vector))
         return vector
 
@@ -118,5 +120,8 @@ class WeightPlan:
 def _copy(source: TensorSource, name: str, target: torch.Tensor) -> Read:
     def read() -> None:
         target.copy_(source.read(name))
+        # One sum instead of a look at each number: it is finite only where all of them are.
+        if not target.sum(dtype=torch.float32).isfinite():
+            raise ModelError(f"{source.where} is damaged: {name} has numbers that are not finite")
 
     return read

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import torch
 from gguf import GGUFWriter
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from engine.config import EngineConfig
@@ -18,6 +22,7 @@ from engine.errors import ModelError
 from engine.kv_cache import KVCache
 from engine.model.gguf_folder import name_source
 from engine.model.loader import LoadedModel, load_model
+from engine.types import Role, Turn
 from tests.support.decoding import Stream, step
 from tests.support.tiny_llama import tiny_llama, write_folder, write_gguf, write_tokenizer
 
@@ -299,6 +304,58 @@ def test_the_fingerprint_changes_with_whatever_changes_answers(folder: Path) -> 
     edit_tensors(folder, lambda tensors: tensors["model.norm.weight"].add_(1e-3))
     seen.add(load(folder).info.fingerprint)
     assert len(seen) == 4
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 500) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+CONFIG_KEYS = (
+    *("architectures", "hidden_act", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"),
+    *("num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps"),
+    *("tie_word_embeddings", "rope_parameters", "rope_scaling", "rope_theta", "eos_token_id", "attention_bias"),
+)
+
+
+@given(key=st.sampled_from(CONFIG_KEYS), value=JSON_VALUES)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_value_in_a_configuration_is_served_or_refused_in_a_sentence(
+    good_folder: Path, key: str, value: Any
+) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(shutil.copytree(good_folder, name, dirs_exist_ok=True))
+        edit_config(folder, **{key: value})
+        try:
+            load(folder)
+        except ModelError as refused:
+            assert str(folder) in str(refused)  # noqa: PT017  # both outcomes are right, and this one names the folder
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON document; of long lists and objects only the first few."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, child in itertools.islice(children, 12) for found in places(child, (*path, key)))]
+
+
+@given(data=st.data(), value=JSON_VALUES)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_damage_to_a_tokenizer_is_served_or_refused_in_a_sentence(
+    good_folder: Path, data: st.DataObject, value: Any
+) -> None:
+    document = json.loads((good_folder / "tokenizer.json").read_text())
+    *way, last = data.draw(st.sampled_from(places(document)[1:]))
+    inner = document
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    with TemporaryDirectory() as name:
+        folder = Path(shutil.copytree(good_folder, name, dirs_exist_ok=True))
+        (folder / "tokenizer.json").write_text(json.dumps(document))
+        try:
+            load(folder).tokenizer.encode_turns([Turn(Role.USER, "hello")])
+        except ModelError as refused:
+            assert str(folder) in str(refused)  # noqa: PT017
 
 
 def _scaling(name: str) -> Any:
