@@ -1,7 +1,7 @@
 """Puts the tensors of a model file together into the decoder's weights, and refuses a file that does not have them all.
 
-Every tensor's presence and shape is checked before the first one is read, and that its numbers are numbers as it is read. Names are those of Hugging Face; a source of
-another format translates.
+Every tensor's presence and shape is checked before the first one is read, and that its numbers are finite as it is read. Names
+are those of Hugging Face; a source of another format translates.
 """
 
 from __future__ import annotations
