@@ -1,6 +1,6 @@
 """Puts the tensors of a model file together into the decoder's weights, and refuses a file that does not have them all.
 
-Every tensor's presence and shape is checked before the first one is read, and that its numbers are finite as it is read. Names
+Every tensor's presence and shape is checked before the first one is read, and as it is read, that it is made of numbers. Names
 are those of Hugging Face; a source of another format translates.
 """
 
@@ -120,8 +120,9 @@ class WeightPlan:
 def _copy(source: TensorSource, name: str, target: torch.Tensor) -> Read:
     def read() -> None:
         target.copy_(source.read(name))
-        # One sum instead of a look at each number: it is finite only where all of them are.
-        if not target.sum(dtype=torch.float32).isfinite():
+        # Both pass NaN on; looking at each number by itself would take ten times as long.
+        smallest, largest = target.aminmax()
+        if not (smallest.isfinite() and largest.isfinite()):
             raise ModelError(f"{source.where} is damaged: {name} has numbers that are not finite")
 
     return read
