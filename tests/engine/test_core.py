@@ -163,6 +163,20 @@ def test_a_stop_string_at_the_border_of_tokens_leaves_ids_for_what_was_shown() -
     assert finished(events, "a").token_ids == (PIECES.index(b" hello"),)
 
 
+@pytest.mark.parametrize(
+    ("min_tokens", "shown"),
+    [(0, ""), (1, "ab"), (2, "abab hello"), (3, "abab hello"), (4, "abab helloab world")],
+)
+def test_no_stop_string_ends_an_answer_within_its_first_tokens(min_tokens: int, shown: str) -> None:
+    """One that began within them has been shown in part, and no longer counts."""
+    engine = tiny_engine(decoder=says(b"ab", b"ab", b" hello", b"ab", b" world"))
+    submit(engine, request("a", stop=("ab",), min_tokens=min_tokens))
+    events = run(engine)
+    assert text(events, "a") == shown
+    assert finished(events, "a").usage.output_tokens >= min_tokens
+    assert finished(events, "a").reason is FinishReason.STOP
+
+
 def test_text_held_back_for_a_stop_string_is_shown_when_the_answer_ends_otherwise() -> None:
     engine = tiny_engine(decoder=says(b" hello", b" world"))
     submit(engine, request("a", stop=(" world!",)))

@@ -152,6 +152,10 @@ async def test_an_engine_that_breaks_ends_what_it_has_and_takes_no_more(started:
     assert engine.state is EngineState.FAILED
     assert engine.failure is not None
     assert "the device is gone" in engine.failure
+    # What was counted stays true, also for who reads it afterwards.
+    assert engine.stats().state is EngineState.FAILED
+    assert engine.stats().steps_total == 3
+    assert engine.stats().pages_free == engine.stats().pages_total > 0
     with pytest.raises(EngineNotReady, match="the device is gone"):
         await engine.submit(request("late"))
 

@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
             input=PASSWORD,
             text=True,
             check=True,
-            cwd=ROOT,
+            cwd=data,
         )
         yield server
         assert server.stop() == 0

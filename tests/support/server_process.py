@@ -26,8 +26,9 @@ class ServerProcess:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("KVASIR_")}
         self.process = subprocess.Popen(
             [sys.executable, *arguments],
-            cwd=ROOT,
-            env={**kept, **environment},
+            # Where no .env file of a developer lies; so the tests' own modules have to be pointed at.
+            cwd="/",
+            env={**kept, "PYTHONPATH": str(ROOT), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.server_process import FAKE, ROOT, ServerProcess, server_process
+from tests.support.server_process import FAKE, ServerProcess, server_process
 
 PASSWORD = "correct horse"
 CHAT = [sys.executable, "-c", "from app.cli import main; main()", "chat"]
@@ -38,7 +38,7 @@ def server(data: Path) -> Iterator[ServerProcess]:
 
 
 def piped(text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*CHAT, *options], input=text, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    return subprocess.run([*CHAT, *options], input=text, capture_output=True, text=True, timeout=60, cwd="/")
 
 
 class Terminal:
@@ -49,7 +49,7 @@ class Terminal:
         self._raw = b""
         self.process = subprocess.Popen(
             [*CHAT, *options],
-            cwd=ROOT,
+            cwd="/",
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -148,7 +148,7 @@ def test_a_wrong_token_and_another_servers_data_folder_are_one_sentence(server: 
     assert result.returncode == 2
     assert result.stderr == "Error: this sign-in is unknown, has expired or was ended\n"
     subprocess.run(
-        [*CHAT[:-1], "db", "upgrade", "--data", str(tmp_path)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL
+        [*CHAT[:-1], "db", "upgrade", "--data", str(tmp_path)], check=True, cwd="/", stdout=subprocess.DEVNULL
     )
     result = piped("hello", "--url", server.url, "--data", str(tmp_path))
     assert result.returncode == 2
