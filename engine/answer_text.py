@@ -13,10 +13,20 @@ from engine.stop_strings import StopStrings
 
 
 class AnswerText:
-    """Everything `push` and `flush` return, joined, is what was shown."""
+    """Everything `push` and `flush` return, joined, is what was shown.
 
-    def __init__(self, detokenizer: Detokenizer, decode: Callable[[Sequence[int]], str], stops: Sequence[str]) -> None:
+    A stop string counts only where it begins after the first `min_tokens` ids, whose text is shown as it comes.
+    """
+
+    def __init__(
+        self,
+        detokenizer: Detokenizer,
+        decode: Callable[[Sequence[int]], str],
+        stops: Sequence[str],
+        min_tokens: int = 0,
+    ) -> None:
         self._detokenizer = detokenizer
+        self._min_tokens = min_tokens
         self._decode = decode
         self._stops = StopStrings(stops)
         self._ids: list[int] = []
@@ -36,7 +46,7 @@ class AnswerText:
         self._ids.append(token_id)
         self._num_chars += len(text)
         self._ends.append(self._num_chars)
-        return self._show(self._stops.push(text))
+        return self._show(text if len(self._ids) <= self._min_tokens else self._stops.push(text))
 
     def flush(self) -> str:
         """The answer has ended: the text still held back, unless a stop string ended it."""

@@ -29,6 +29,7 @@ from engine.types import (
     PromptProgress,
     Queued,
     RequestId,
+    SamplingParams,
     TextDelta,
     Usage,
 )
@@ -92,7 +93,7 @@ class Engine:
             self._answers[request.request_id] = Answer(
                 sequence,
                 SamplingState(request.sampling, prompt_ids, self._tokenizer.vocabulary_size),
-                AnswerText(self._tokenizer.detokenizer(), self._tokenizer.decode, request.sampling.stop),
+                self._answer_text(request.sampling),
                 arrived_at,
             )
             self._scheduler.add(sequence)
@@ -235,6 +236,9 @@ class Engine:
                     FailureCode.REQUEST_FAILED, "The end of this answer could not be turned into text."
                 )
         self._events.append(Finished(sequence.request_id, reason, _usage(answer), token_ids, failure))
+
+    def _answer_text(self, params: SamplingParams) -> AnswerText:
+        return AnswerText(self._tokenizer.detokenizer(), self._tokenizer.decode, params.stop, params.min_tokens)
 
     def _announce_positions(self) -> None:
         """Tell requests that never ran their place in the queue, whenever it changes."""

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -175,7 +175,7 @@ class EngineThread:
             events = engine.step()
             self.stats = engine.stats(EngineState.READY, threads)
             self._publish(events)
-        self._fail(engine.failure)
+        self._fail(engine.failure, engine.stats(EngineState.FAILED, threads))
 
     def _take_commands(self, engine: Engine) -> bool:
         """Carry out what was sent, waiting for something while there is nothing to compute; false on a stop."""
@@ -198,8 +198,8 @@ class EngineThread:
         if events:
             self._on_events(events)
 
-    def _fail(self, message: str) -> None:
-        self.stats = EngineStats(EngineState.FAILED)
+    def _fail(self, message: str, stats: EngineStats | None = None) -> None:
+        self.stats = stats or replace(self.stats, state=EngineState.FAILED, running_requests=0, waiting_requests=0)
         self._on_failed(message)
 
     def _report_stage(self, stage: str) -> None:

@@ -58,7 +58,8 @@ class SamplingParams:
     """How the next token is chosen. The defaults are neutral: plain sampling from the model's distribution.
 
     `temperature` 0 means greedy. `top_k` 0, `top_p` 1 and `min_p` 0 switch their filters off. `max_tokens` None means: until
-    the context is full. `stop` are up to 16 strings, none of them empty. `seed` makes the answer repeatable, alone or in company.
+    the context is full. `stop` are up to 16 strings, none of them empty. Neither an end token nor a stop string ends an answer
+    within its first `min_tokens`. `seed` makes the answer repeatable, alone or in company.
     """
 
     max_tokens: int | None = None
