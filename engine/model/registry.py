@@ -96,19 +96,27 @@ def model_title(name: str) -> str:
 
 
 def installed_models(models_folder: Path) -> list[InstalledModel]:
-    """What has been fetched or prepared, by name. A GGUF file elsewhere counts with the file's path and size."""
+    """What has been fetched or prepared, by name. A GGUF file elsewhere counts with the file's path and size, or, where it is
+    gone, with what is here of it."""
     found = []
     for folder in sorted(path for path in models_folder.glob("[!.]*") if path.is_dir()):
         if folder.name == BUNDLED_FOLDER:
             found.append(InstalledModel(AUTO, folder, folder_bytes(folder)))
         elif (folder / SOURCE_FILE).is_file():
-            path = gguf_of_folder(folder)
-            found.append(InstalledModel(str(path), folder, path.stat().st_size))
+            found.append(_installed_gguf(folder))
         else:
             hub, _, rest = folder.name.partition("--")
             prefix = MODELSCOPE_PREFIX if hub == "modelscope" else ""
             found.append(InstalledModel(prefix + rest.replace("--", "/", 1), folder, folder_bytes(folder)))
     return found
+
+
+def _installed_gguf(folder: Path) -> InstalledModel:
+    try:
+        path = gguf_of_folder(folder)
+        return InstalledModel(str(path), folder, path.stat().st_size)
+    except (ModelError, OSError):
+        return InstalledModel(folder.name, folder, folder_bytes(folder))
 
 
 def _wanted(name: str, models_folder: Path) -> _Wanted:

@@ -18,6 +18,7 @@ from engine.errors import ModelError, ModelNotFetched
 from engine.model import bundled, hub, registry
 from engine.model.gguf_file import GgufFile
 from engine.model.loader import load_model
+from engine.model.pull_progress import folder_bytes
 from engine.model.registry import InstalledModel, installed_models, model_title, pull_model, resolve_model
 from tests.support.tiny_llama import tiny_llama, write_folder, write_gguf, write_tokenizer
 
@@ -131,6 +132,9 @@ def test_a_gguf_file_is_prepared_once_beside_the_other_models(tmp_path: Path, fe
     assert list(path.parent.iterdir()) == [path]
     assert load_model(EngineConfig(folder, "mine")).info.architecture == "llama"
     assert installed_models(models) == [InstalledModel(str(path), folder, path.stat().st_size)]
+    # The file that lies elsewhere is removed: the list still comes, and shows what is left.
+    path.unlink()
+    assert installed_models(models) == [InstalledModel(folder.name, folder, folder_bytes(folder))]
 
 
 def test_a_folder_with_safetensors_is_used_where_it_lies(tmp_path: Path) -> None:
