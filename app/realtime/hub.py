@@ -46,6 +46,16 @@ class OpenSocket(Protocol):
         """Say goodbye and end. Idempotent."""
 
 
+class OpenStream(Protocol):
+    """What the hub can do to an event stream."""
+
+    @property
+    def credential_id(self) -> str: ...
+
+    def end(self) -> None:
+        """Send nothing more. Idempotent."""
+
+
 class Cursor:
     """The place of one reader in one log. Closed by whoever opened it."""
 
@@ -79,6 +89,7 @@ class Hub:
         self._cursors: dict[str, set[Cursor]] = {}
         self._subscribers: dict[str, dict[Subscriber, None]] = {}
         self._sockets: set[OpenSocket] = set()
+        self._streams: set[OpenStream] = set()
         self._no_sockets = asyncio.Event()
         self._no_sockets.set()
         self._watch_listener: WatchListener | None = None
@@ -94,6 +105,7 @@ class Hub:
             "cursors": sum(map(len, self._cursors.values())),
             "subscribed_conversations": len(self._subscribers),
             "sockets": len(self._sockets),
+            "event_streams": len(self._streams),
         }
 
     # --- logs and their readers --------------------------------------------------------------------------------------
@@ -174,7 +186,7 @@ class Hub:
                 if subscriber is not beside:
                     subscriber.deliver(frame)
 
-    # --- sockets -----------------------------------------------------------------------------------------------------
+    # --- sockets and event streams -------------------------------------------------------------------------------------
 
     @property
     def open_sockets(self) -> int:
@@ -194,11 +206,21 @@ class Hub:
         """Wait until nobody is connected."""
         await self._no_sockets.wait()
 
+    def add_stream(self, stream: OpenStream) -> None:
+        self._streams.add(stream)
+
+    def remove_stream(self, stream: OpenStream) -> None:
+        """Idempotent."""
+        self._streams.discard(stream)
+
     def close_credential(self, credential_id: str) -> None:
         """What was opened with this sign-in ends with it."""
         for socket in list(self._sockets):
             if socket.credential_id == credential_id:
                 socket.close(CloseCode.UNAUTHENTICATED, "revoked")
+        for stream in list(self._streams):
+            if stream.credential_id == credential_id:
+                stream.end()
 
     def close_sockets(self, code: CloseCode, reason: str) -> None:
         """All of them."""

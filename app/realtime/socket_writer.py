@@ -76,10 +76,9 @@ class SocketWriter:
         """Whether an answer is on its way to this socket."""
         return bool(self._cursors or self._replays)
 
-    @property
-    def subscriptions(self) -> int:
-        """How many conversations it follows."""
-        return len(self._conversations)
+    def has_room_for(self, conversation_id: str, subscriptions_max: int) -> bool:
+        """Whether this conversation can be one of those it follows, which it may be already."""
+        return conversation_id in self._conversations or len(self._conversations) < subscriptions_max
 
     # --- what is to be sent ------------------------------------------------------------------------------------------
 

@@ -114,6 +114,7 @@ class SocketCommands:
         await self._resume(wanted.resume)
 
     async def _resume(self, points: list[ResumePoint]) -> None:
+        replayed: set[str] = set()
         for found in await self._reader.resumable(self._caller.user_id, points) if points else []:
             response_id, after = found.point.response_id, found.point.last_seq
             if found.problem is not None or found.conversation_id is None:
@@ -125,7 +126,9 @@ class SocketCommands:
                 )
             elif found.live is not None:
                 self._writer.follow(found.live, after)
-            else:
+            elif response_id not in replayed:
+                # Named twice, it would be sent twice, and its numbers repeat: the first place it can go on from counts.
+                replayed.add(response_id)
                 self._writer.replay(found.conversation_id, response_id, after)
 
     async def _say(self, frame: MessageCreate, reply_to: FrameId | UnsetType) -> None:
@@ -166,7 +169,7 @@ class SocketCommands:
 
     async def _subscribe(self, conversation_id: str, reply_to: FrameId | UnsetType) -> None:
         conversation = await self._conversations.get(self._caller.user_id, conversation_id)
-        if self._writer.subscriptions >= SUBSCRIPTIONS_MAX:
+        if not self._writer.has_room_for(conversation_id, SUBSCRIPTIONS_MAX):
             raise InvalidInput(
                 f"a socket follows at most {SUBSCRIPTIONS_MAX} conversations", code="too_many_subscriptions"
             )

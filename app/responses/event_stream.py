@@ -32,16 +32,29 @@ _type_decoder = msgspec.json.Decoder(_Typed)
 
 
 class EventStream:
-    """One reader of one log. Ends behind the terminal frame, when the reader leaves, and when it is too slow."""
+    """One reader of one log. Ends behind the terminal frame, with the sign-in it was opened with, when the reader leaves, and
+    when it is too slow."""
 
-    def __init__(self, hub: Hub, log: EventLog, after: int, *, heartbeat_s: float, send_timeout_s: float) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        log: EventLog,
+        after: int,
+        *,
+        credential_id: str,
+        expires_in_s: float,
+        heartbeat_s: float,
+        send_timeout_s: float,
+    ) -> None:
+        self.credential_id = credential_id
         self._hub = hub
         self._log = log
         self._after = after
+        self._expires_in_s = expires_in_s
         self._heartbeat_s = heartbeat_s
         self._send_timeout_s = send_timeout_s
         self._wake = asyncio.Event()
-        self._reader_left = False
+        self._is_over = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application. 204 tells a browser whose reader has everything not to connect again."""
@@ -52,17 +65,26 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         cursor = self._hub.read(self._log, self._after, self._wake.set)
         watch = asyncio.create_task(self._watch_reader(receive))
+        expiry = asyncio.get_running_loop().call_later(max(0.0, self._expires_in_s), self.end)
+        self._hub.add_stream(self)
         try:
             await self._stream(cursor, send)
         except TimeoutError:
             # Too slow a reader. The log keeps what it has not got; it may come back with the last id it has.
             return
         finally:
+            self._hub.remove_stream(self)
             cursor.close()
             watch.cancel()
+            expiry.cancel()
+
+    def end(self) -> None:
+        """Send nothing more: without a terminal event, so that the reader does not take it for the end of the answer."""
+        self._is_over = True
+        self._wake.set()
 
     async def _stream(self, cursor: Cursor, send: Send) -> None:
-        while not self._reader_left:
+        while not self._is_over:
             self._wake.clear()
             first_seq = cursor.last_seq + 1
             if frames := cursor.take(FRAMES_PER_CHUNK):
@@ -77,6 +99,7 @@ class EventStream:
                         await self._wake.wait()
                 except TimeoutError:
                     await self._send(send, HEARTBEAT)
+        await self._send(send, b"", more=False)
 
     async def _send(self, send: Send, chunk: bytes, *, more: bool = True) -> None:
         async with asyncio.timeout(self._send_timeout_s):
@@ -85,8 +108,7 @@ class EventStream:
     async def _watch_reader(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._reader_left = True
-        self._wake.set()
+        self.end()
 
 
 def _event(seq: int, frame: bytes) -> bytes:

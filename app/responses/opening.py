@@ -49,7 +49,8 @@ class Responses:
         self.hub.announce(conversation.id, "conversation.updated", {"conversation": conversation})
 
     def conversation_deleted(self, conversation_id: str) -> None:
-        """Its rows are gone: whatever is being made for it ends, and whoever watches it sees that."""
+        """Its rows are gone: whoever watches it is told, and whatever is being made for it ends."""
+        self.hub.announce(conversation_id, "conversation.updated", {"deleted": True})
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
 

@@ -9,6 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from app.accounts.identity import Identity
+from app.clock import Now
 from app.errors import Conflict
 from app.idempotency import REPLAYED_HEADER, IdempotentRequest
 from app.problems import problem_responses
@@ -97,6 +98,7 @@ async def follow_response(
     reader: NamedDependency[ResponseReader],
     hub: NamedDependency[Hub],
     settings: NamedDependency[Settings],
+    now: NamedDependency[Now],
     after: Seq = 0,
     last_event_id: Annotated[
         int | None,
@@ -118,7 +120,15 @@ async def follow_response(
             code="ahead_of_log",
             members={"last_seq": log.last_seq},
         )
-    return EventStream(hub, log, seq, heartbeat_s=settings.sse_heartbeat_s, send_timeout_s=settings.send_timeout_s)
+    return EventStream(
+        hub,
+        log,
+        seq,
+        credential_id=caller.credential_id,
+        expires_in_s=(caller.expires_at - now()).total_seconds(),
+        heartbeat_s=settings.sse_heartbeat_s,
+        send_timeout_s=settings.send_timeout_s,
+    )
 
 
 def _accepted(turn: NewTurn) -> Response[Accepted]:

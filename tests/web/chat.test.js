@@ -98,6 +98,18 @@ test("a conversation that is gone leaves the list and says so", async () => {
   assert.equal(store.state.transcripts.size, 0);
 });
 
+test("a conversation that is deleted on another device leaves the list and says so", async () => {
+  const item = { id: "c1", title: "One", version: 1, updated_at: "2026-01-01T00:00:00Z" };
+  const { chat, store } = made({ replies: { conversations: () => ({ items: [item], next_cursor: null }) } });
+  await chat.refreshList();
+  await chat.load("c1");
+  chat.receive({ type: "conversation.updated", conversation_id: "c1", data: { deleted: true } });
+  assert.deepEqual(store.state.list.items, []);
+  assert.equal(store.state.problem, "This conversation does not exist any more.");
+  chat.receive({ type: "response.cancelled", conversation_id: "c1", response_id: "r1", seq: 5, data: {} });
+  assert.equal(store.state.problem, "This conversation does not exist any more.");
+});
+
 test("a sign-in that has ended ends the page's, and an unreachable server does not", async () => {
   const ended = made({ replies: { messages: () => new Refusal(401, "unauthenticated", "Who?", null) } });
   await ended.chat.load("c1");

@@ -125,6 +125,7 @@ export class Chat {
     if (frame.type === "session.ready") this.connected();
     else if (frame.type === "message.created" && conversationId) this.accepted(conversationId, data);
     else if (frame.type === "conversation.updated" && data["conversation"]) this.conversationChanged(data["conversation"]);
+    else if (frame.type === "conversation.updated" && data["deleted"] && conversationId) this.gone(conversationId);
     else if (frame.type === "resync_required") this.resync(String(data["response_id"] ?? frame.response_id));
     else if (frame.seq !== undefined && conversationId) this.advance(conversationId, frame);
   }
@@ -136,7 +137,7 @@ export class Chat {
     void this.sender.flush();
   }
 
-  /** Reads again what is shown: something happened that no frame tells, like a deletion on another device. */
+  /** Reads again what is shown: something may have happened that no frame told this page. */
   refresh() {
     const { currentId } = this.store.state;
     if (currentId !== null) void this.load(currentId);
@@ -240,11 +241,20 @@ export class Chat {
    * @param {unknown} problem
    */
   cannotLoad(conversationId, problem) {
-    const isGone = problem instanceof Refusal && problem.status === 404;
-    if (isGone) this.forget(conversationId);
-    if (this.store.state.currentId !== conversationId) return;
-    if (isGone) this.store.set({ problem: "This conversation does not exist any more." });
-    else if (!this.transcript(conversationId).isLoaded) this.store.set({ problem: sentence(problem) });
+    if (problem instanceof Refusal && problem.status === 404) this.gone(conversationId);
+    else if (this.store.state.currentId === conversationId && !this.transcript(conversationId).isLoaded) {
+      this.store.set({ problem: sentence(problem) });
+    }
+  }
+
+  /**
+   * Deleted, here or on another device.
+   *
+   * @param {string} conversationId
+   */
+  gone(conversationId) {
+    this.forget(conversationId);
+    if (this.store.state.currentId === conversationId) this.store.set({ problem: "This conversation does not exist any more." });
   }
 
   /** @param {string} conversationId */

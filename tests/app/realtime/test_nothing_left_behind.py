@@ -80,14 +80,17 @@ async def test_event_streams_that_are_abandoned_leave_nothing(live: LiveServer, 
 async def test_deleting_a_conversation_ends_its_answers_and_tells_who_watches(live: LiveServer, ann: Person) -> None:
     live.engine.queue_script(ENDLESS)
     conversation = await ann.conversation()
-    async with ann.socket() as socket:
-        await socket.ask("conversation.subscribe", conversation_id=conversation)
+    async with ann.socket() as socket, ann.socket() as watcher:
+        await watcher.ask("conversation.subscribe", conversation_id=conversation)
         response_id = (await socket.say(conversation, "hello"))["response_id"]
         waiting = (await socket.say(conversation, "and then?"))["response_id"]
         await socket.text_arrives(response_id)
         assert (await ann.http.delete(f"/api/v1/conversations/{conversation}")).status_code == 204
         for gone in (response_id, waiting):
             assert (await socket.end_of(gone))["type"] == "response.cancelled"
+            assert (await watcher.end_of(gone))["type"] == "response.cancelled"
+        told = [frame for frame in watcher.frames if frame["type"] == "conversation.updated"]
+        assert told[-1] == {"type": "conversation.updated", "conversation_id": conversation, "data": {"deleted": True}}
         assert (await ann.http.get(f"/api/v1/responses/{response_id}")).status_code == 404
         assert (await ann.http.get(f"/api/v1/responses/{response_id}/events")).status_code == 404
     await eventually(lambda: is_empty(live))

@@ -124,6 +124,34 @@ async def test_what_cannot_be_resumed_is_said_and_the_rest_goes_on(live: LiveSer
     assert socket.log(good) == whole
 
 
+async def test_an_answer_that_is_resumed_twice_at_once_comes_once(live: LiveServer, ann: Person) -> None:
+    ended = (await ann.say(await ann.conversation(), "hello"))["response"]["id"]
+    whole = await ann.events(ended)
+    live.engine.queue_script(ENDLESS)
+    running = (await ann.say(await ann.conversation(), "hello"))["response"]["id"]
+    async with ann.socket(hello=False) as socket:
+        await socket.hello([(ended, 1), (running, 0), (ended, 1), (ended, 0), (running, 2)])
+        await socket.end_of(ended)
+        await socket.ask("response.cancel", response_id=running)
+        await socket.end_of(running)
+        await socket.drain()
+    assert socket.log(ended) == whole[1:]
+    require_whole_log(socket.log(running))
+
+
+async def test_a_conversation_that_is_followed_already_can_be_followed_again_at_the_limit(
+    live: LiveServer, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.responses.commands.SUBSCRIPTIONS_MAX", 2)
+    first, second, third = [await ann.conversation() for _ in range(3)]
+    async with ann.socket() as socket:
+        for conversation in (first, second, first):
+            answer = await socket.ask("conversation.subscribe", conversation_id=conversation)
+            assert answer["type"] == "conversation.updated"
+        refused = await socket.ask("conversation.subscribe", conversation_id=third)
+        assert refused["data"]["code"] == "too_many_subscriptions"
+
+
 async def test_two_logs_of_one_conversation_both_count_from_one(live: LiveServer, ann: Person) -> None:
     """danny-avila/LibreChat#13117: the second answer was dropped as a repetition of the first."""
     conversation = await ann.conversation()

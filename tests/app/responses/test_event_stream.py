@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from app.clock import utc_now
 from tests.app.responses.chat import Chat
-from tests.support.client import problem
+from tests.support.client import PASSWORD, problem
 from tests.support.fake_engine import ENDLESS, FakeEngine, Script, numbered_script
 from tests.support.live_server import LiveServer, Person, eventually, live_server
+
+GROWING = ("response.created", "response.queued", "response.in_progress", "response.output_text.delta")
 
 
 @pytest.fixture
@@ -123,6 +127,38 @@ async def test_a_reader_who_leaves_is_forgotten_and_the_answer_goes_on(live: Liv
             break
     await eventually(lambda: live.context.hub.sizes()["cursors"] == 0)
     assert (await ann.events(response_id))[-1]["type"] == "response.completed"
+
+
+async def test_a_stream_ends_with_the_sign_in_it_was_opened_with(live: LiveServer, ann: Person) -> None:
+    """open-webui/open-webui#25764: what was open survived a sign-out."""
+    live.engine.queue_script(ENDLESS)
+    response_id = (await ann.say(await ann.conversation(), "hello"))["response"]["id"]
+    sign_in = await ann.http.post("/api/v1/auth/login", json={"username": "ann", "password": PASSWORD})
+    other = {"Authorization": f"Bearer {sign_in.json()['token']}"}
+    events = f"/api/v1/responses/{response_id}/events"
+    async with ann.http.stream("GET", events, headers=other) as stream, ann.http.stream("GET", events) as unaffected:
+        lines = stream.aiter_lines()
+        await anext(lines)
+        await ann.http.post("/api/v1/auth/logout", headers=other)
+        async with asyncio.timeout(1):
+            rest = [line async for line in lines]
+        # Without a terminal event, so that nobody takes it for the end of the answer.
+        assert {line for line in rest if line.startswith("event: ")} <= {f"event: {kind}" for kind in GROWING}
+        assert live.context.hub.sizes()["event_streams"] == 1
+        await anext(unaffected.aiter_lines())
+    await eventually(lambda: live.context.hub.sizes()["event_streams"] == 0)
+
+
+async def test_a_stream_ends_when_its_sign_in_expires(live: LiveServer, ann: Person) -> None:
+    live.engine.queue_script(ENDLESS)
+    response_id = (await ann.say(await ann.conversation(), "hello"))["response"]["id"]
+    shift = timedelta(days=live.context.settings.session_days) - timedelta(seconds=0.2)
+    object.__setattr__(live.context, "now", lambda: utc_now() + shift)
+    async with asyncio.timeout(5):
+        answer = await ann.http.get(f"/api/v1/responses/{response_id}/events")
+    assert "event: response.created" in answer.text
+    assert "event: response.cancelled" not in answer.text
+    await eventually(lambda: live.context.hub.sizes()["event_streams"] == 0)
 
 
 async def test_a_reader_who_does_not_read_is_cut_off(tmp_path: Path, sqlite_url: str) -> None:
