@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from app import migrate
 from app.accounts.authentication import Authenticator
@@ -21,7 +20,6 @@ from app.accounts.throttle import LoginThrottle
 from app.clock import Monotonic, Now, utc_now
 from app.conversations.service import ConversationService
 from app.database import Database
-from app.file_lock import file_lock
 from app.idempotency import Idempotency
 from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
@@ -32,6 +30,7 @@ from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
 from app.settings import Settings
+from app.sole_server import claimed_database
 from engine.client import EngineClient
 
 
@@ -68,16 +67,12 @@ async def open_context(
 ) -> AsyncIterator[AppContext]:
     """Migrate and open the database, build every service, start the engine; close all of it at the end.
 
-    Raises FileLocked when another server has the same SQLite database.
+    Raises DatabaseTaken when another server has the same database.
     """
     async with AsyncExitStack() as stack:
         database = Database(settings.effective_database_url, pool=settings.database_pool)
         stack.push_async_callback(database.close)
-        if database.is_sqlite and database.url.database:
-            # Two servers on one file would each take the other's answers for those of a process that has died.
-            file = Path(database.url.database)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(file_lock(file.with_name(file.name + ".server.lock"), wait=False))
+        await stack.enter_async_context(claimed_database(settings.effective_database_url))
         await asyncio.to_thread(migrate.upgrade, settings.effective_database_url)
         if passwords is None:
             passwords = Passwords()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 
 from alembic.util import CommandError
 from sqlalchemy import make_url
@@ -21,8 +20,8 @@ from app.accounts.throttle import LoginThrottle
 from app.cli.startup import Refused, make_data_folder
 from app.clock import utc_now
 from app.database import Database, async_url
-from app.file_lock import FileLocked, file_lock
 from app.settings import Settings
+from app.sole_server import DatabaseTaken, require_unclaimed
 
 
 def upgrade_database(settings: Settings) -> None:
@@ -33,19 +32,12 @@ def upgrade_database(settings: Settings) -> None:
 
 
 def require_only_server(settings: Settings) -> None:
-    """Two servers on one SQLite file would take each other's answers for lost ones. Raises Refused."""
-    with _as_sentences(settings):
-        url = async_url(settings.effective_database_url)
-    if url.get_backend_name() != "sqlite" or not url.database or not Path(url.database).parent.is_dir():
-        return
+    """Two servers on one database would take each other's answers for lost ones. Raises Refused."""
     try:
-        with file_lock(Path(url.database + ".server.lock"), wait=False):
-            pass
-    except FileLocked as locked:
-        raise Refused(
-            f"another Kvasir server (process {locked.holder or 'unknown'}) uses the database {url.database}; "
-            "stop it, or choose another data folder with --data"
-        ) from None
+        with _as_sentences(settings):
+            require_unclaimed(settings.effective_database_url)
+    except DatabaseTaken as taken:
+        raise Refused(f"{taken}; stop it, or give this one another database (--data, KVASIR_DATABASE_URL)") from None
 
 
 def database_differences(settings: Settings) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from app import migrate
 from app.file_lock import FileLocked, file_lock
+from app.sole_server import DatabaseTaken, claimed_database, require_unclaimed
 from tests.support.client import running_app
 
 
@@ -26,22 +29,60 @@ async def test_a_second_server_on_the_same_file_is_refused(tmp_path: Path, sqlit
         with pytest.raises(ExceptionGroup) as caught:
             async with running_app(tmp_path / "other", sqlite_url):
                 pass
-        assert caught.group_contains(FileLocked, match="locked by process")
+        assert caught.group_contains(DatabaseTaken, match=r"another Kvasir server \(process \d+\)")
         async with first.anonymous() as client:
             assert (await client.get("/healthz")).status_code == 200
     async with running_app(tmp_path, sqlite_url) as again, again.anonymous() as client:
         assert (await client.get("/healthz")).status_code == 200
 
 
-async def test_two_servers_share_a_postgresql(tmp_path: Path, postgres_url: str) -> None:
-    async with (
-        running_app(tmp_path / "a", postgres_url) as one,
-        running_app(tmp_path / "b", postgres_url) as two,
-        one.signed_in("ann") as client,
-        two.anonymous() as other,
-    ):
-        other.headers["Authorization"] = client.headers["Authorization"]
-        assert (await other.get("/api/v1/me")).json()["username"] == "ann"
+async def test_a_second_server_on_the_same_postgresql_is_refused_until_the_first_has_ended(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """open-webui/open-webui#14340: more than one process without what makes them work together."""
+    async with running_app(tmp_path / "a", postgres_url):
+        with pytest.raises(DatabaseTaken, match="another Kvasir server uses"):
+            require_unclaimed(postgres_url)
+        with pytest.raises(ExceptionGroup) as caught:
+            async with running_app(tmp_path / "b", postgres_url):
+                pass
+        assert caught.group_contains(DatabaseTaken)
+    require_unclaimed(postgres_url)
+    async with running_app(tmp_path / "b", postgres_url) as again, again.anonymous() as client:
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_a_claim_is_taken_again_after_postgresql_has_ended_its_connection(postgres_url: str) -> None:
+    asleep, woken = asyncio.Queue[None](), asyncio.Queue[None]()
+
+    async def sleep(_seconds: float) -> None:
+        asleep.put_nowait(None)
+        await woken.get()
+
+    async def one_round() -> None:
+        woken.put_nowait(None)
+        await asleep.get()
+
+    async with claimed_database(postgres_url, sleep=sleep):
+        await asleep.get()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks"
+                " WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+            )
+        await one_round()
+        assert _is_free(postgres_url)
+        await one_round()
+        assert not _is_free(postgres_url)
+    assert _is_free(postgres_url)
+
+
+def _is_free(url: str) -> bool:
+    try:
+        require_unclaimed(url)
+    except DatabaseTaken:
+        return False
+    return True
 
 
 def test_a_lock_says_who_has_it_and_is_free_again_afterwards(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ SQLALCHEMY_FILES = ("models.py", "queries.py", "service.py")
 SQLALCHEMY_MODULES = (
     "app/database.py",
     "app/idempotency.py",
+    "app/sole_server.py",
     "app/migrate.py",
     "app/settings.py",
     # Turns what a database can fail with into sentences.

@@ -1,0 +1,137 @@
+"""One server per database: two would take each other's answers for those of a process that has died.
+
+Used by `app.context`, which holds the claim while the server lives, and by `kvasir serve`, which asks before anything starts.
+For SQLite the claim is a locked file beside the database, on PostgreSQL an advisory lock of a connection of its own; both are
+gone with the process, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from app.database import async_url
+from app.file_lock import FileLocked, file_lock
+from app.migrate import sync_url
+
+logger = structlog.stdlib.get_logger(__name__)
+
+ADVISORY_LOCK = 0x6B766173697201
+"""The neighbour of the number under which upgrades wait for each other."""
+
+TRY_LOCK = text("SELECT pg_try_advisory_lock(:number)").bindparams(number=ADVISORY_LOCK)
+
+CHECK_INTERVAL_S = 5.0
+"""How soon the claim is renewed after PostgreSQL was restarted, which ends all locks."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class DatabaseTaken(Exception):
+    """Another server has claimed this database."""
+
+    def __init__(self, database: str, holder: str = "") -> None:
+        process = f" (process {holder})" if holder else ""
+        super().__init__(f"another Kvasir server{process} uses the database {database}")
+
+
+def require_unclaimed(url: str) -> None:
+    """Raises DatabaseTaken when a server runs on this database now. A SQLite file that does not exist is free."""
+    parsed = async_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database and Path(parsed.database).parent.is_dir():
+            try:
+                with file_lock(_lock_file(parsed.database), wait=False):
+                    pass
+            except FileLocked as locked:
+                raise DatabaseTaken(parsed.database, locked.holder) from None
+        return
+    engine = create_engine(sync_url(url), poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            if not connection.scalar(TRY_LOCK):
+                raise DatabaseTaken(parsed.render_as_string(hide_password=True))
+    finally:
+        engine.dispose()
+
+
+@asynccontextmanager
+async def claimed_database(url: str, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[None]:
+    """Hold the claim for the length of the block. Makes the folder of a SQLite file. Raises DatabaseTaken."""
+    parsed = async_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        if not parsed.database:
+            yield
+            return
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with file_lock(_lock_file(parsed.database), wait=False):
+                yield
+        except FileLocked as locked:
+            raise DatabaseTaken(parsed.database, locked.holder) from None
+        return
+    engine = create_async_engine(parsed, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    claim = _PostgresClaim(engine, parsed.render_as_string(hide_password=True))
+    try:
+        await claim.take()
+        keeping = asyncio.create_task(claim.keep(sleep))
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+    finally:
+        await claim.drop()
+        await engine.dispose()
+
+
+class _PostgresClaim:
+    """A connection that has the advisory lock; in autocommit, so that it never sits idle in a transaction."""
+
+    def __init__(self, engine: AsyncEngine, database: str) -> None:
+        self._engine = engine
+        self._database = database
+        self._connection: AsyncConnection | None = None
+
+    async def take(self) -> None:
+        """Connect and lock. Raises DatabaseTaken, or SQLAlchemyError when the database cannot be reached."""
+        self._connection = await self._engine.connect()
+        if not await self._connection.scalar(TRY_LOCK):
+            await self.drop()
+            raise DatabaseTaken(self._database)
+
+    async def keep(self, sleep: Sleep) -> None:
+        """Notice a lost connection and take the claim again, until cancelled."""
+        while True:
+            await sleep(CHECK_INTERVAL_S)
+            try:
+                if self._connection is None:
+                    await self.take()
+                    logger.info("database_claimed_again")
+                else:
+                    await self._connection.execute(text("SELECT 1"))
+            except DatabaseTaken as taken:
+                # Both would go on making answers, so it is said until a person ends one of them.
+                logger.error("database_taken", error=str(taken))
+            except (SQLAlchemyError, OSError) as problem:
+                await self.drop()
+                logger.warning("database_claim_lost", error=type(problem).__name__)
+
+    async def drop(self) -> None:
+        """Give the connection back, whatever state it is in."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.invalidate()
+            await connection.close()
+
+
+def _lock_file(database: str) -> Path:
+    return Path(database + ".server.lock")
