@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
-from sqlalchemy import create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from psycopg.errors import LockNotAvailable
+from sqlalchemy import TextClause, create_engine, text
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -27,7 +28,10 @@ logger = structlog.stdlib.get_logger(__name__)
 ADVISORY_LOCK = 0x6B766173697201
 """The neighbour of the number under which upgrades wait for each other."""
 
-TRY_LOCK = text("SELECT pg_try_advisory_lock(:number)").bindparams(number=ADVISORY_LOCK)
+TAKE_LOCK = text("SELECT pg_advisory_lock(:number)").bindparams(number=ADVISORY_LOCK)
+
+PATIENCE_S = 2.0
+"""PostgreSQL takes a moment to see that a killed server is gone; the one started in its place waits that long."""
 
 CHECK_INTERVAL_S = 5.0
 """How soon the claim is renewed after PostgreSQL was restarted, which ends all locks."""
@@ -43,7 +47,7 @@ class DatabaseTaken(Exception):
         super().__init__(f"another Kvasir server{process} uses the database {database}")
 
 
-def require_unclaimed(url: str) -> None:
+def require_unclaimed(url: str, *, patience_s: float = PATIENCE_S) -> None:
     """Raises DatabaseTaken when a server runs on this database now. A SQLite file that does not exist is free."""
     parsed = async_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -54,17 +58,23 @@ def require_unclaimed(url: str) -> None:
             except FileLocked as locked:
                 raise DatabaseTaken(parsed.database, locked.holder) from None
         return
-    engine = create_engine(sync_url(url), poolclass=NullPool)
+    engine = create_engine(sync_url(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
-            if not connection.scalar(TRY_LOCK):
-                raise DatabaseTaken(parsed.render_as_string(hide_password=True))
+            connection.execute(_lock_timeout(patience_s))
+            connection.execute(TAKE_LOCK)
+    except OperationalError as problem:
+        if isinstance(problem.orig, LockNotAvailable):
+            raise DatabaseTaken(parsed.render_as_string(hide_password=True)) from None
+        raise
     finally:
         engine.dispose()
 
 
 @asynccontextmanager
-async def claimed_database(url: str, *, sleep: Sleep = asyncio.sleep) -> AsyncIterator[None]:
+async def claimed_database(
+    url: str, *, patience_s: float = PATIENCE_S, sleep: Sleep = asyncio.sleep
+) -> AsyncIterator[None]:
     """Hold the claim for the length of the block. Makes the folder of a SQLite file. Raises DatabaseTaken."""
     parsed = async_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -79,7 +89,7 @@ async def claimed_database(url: str, *, sleep: Sleep = asyncio.sleep) -> AsyncIt
             raise DatabaseTaken(parsed.database, locked.holder) from None
         return
     engine = create_async_engine(parsed, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    claim = _PostgresClaim(engine, parsed.render_as_string(hide_password=True))
+    claim = _PostgresClaim(engine, parsed.render_as_string(hide_password=True), patience_s)
     try:
         await claim.take()
         keeping = asyncio.create_task(claim.keep(sleep))
@@ -96,17 +106,23 @@ async def claimed_database(url: str, *, sleep: Sleep = asyncio.sleep) -> AsyncIt
 class _PostgresClaim:
     """A connection that has the advisory lock; in autocommit, so that it never sits idle in a transaction."""
 
-    def __init__(self, engine: AsyncEngine, database: str) -> None:
+    def __init__(self, engine: AsyncEngine, database: str, patience_s: float) -> None:
         self._engine = engine
         self._database = database
+        self._patience_s = patience_s
         self._connection: AsyncConnection | None = None
 
     async def take(self) -> None:
         """Connect and lock. Raises DatabaseTaken, or SQLAlchemyError when the database cannot be reached."""
         self._connection = await self._engine.connect()
-        if not await self._connection.scalar(TRY_LOCK):
+        try:
+            await self._connection.execute(_lock_timeout(self._patience_s))
+            await self._connection.execute(TAKE_LOCK)
+        except OperationalError as problem:
             await self.drop()
-            raise DatabaseTaken(self._database)
+            if isinstance(problem.orig, LockNotAvailable):
+                raise DatabaseTaken(self._database) from None
+            raise
 
     async def keep(self, sleep: Sleep) -> None:
         """Notice a lost connection and take the claim again, until cancelled."""
@@ -131,6 +147,10 @@ class _PostgresClaim:
         if connection is not None:
             await connection.invalidate()
             await connection.close()
+
+
+def _lock_timeout(seconds: float) -> TextClause:
+    return text(f"SET lock_timeout = {max(1, round(seconds * 1000))}")
 
 
 def _lock_file(database: str) -> Path:

@@ -79,7 +79,7 @@ async def test_a_claim_is_taken_again_after_postgresql_has_ended_its_connection(
 
 def _is_free(url: str) -> bool:
     try:
-        require_unclaimed(url)
+        require_unclaimed(url, patience_s=0.01)
     except DatabaseTaken:
         return False
     return True
