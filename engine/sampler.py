@@ -20,9 +20,10 @@ from engine.types import SamplingParams
 GREEDY_BELOW = 1e-5
 """Temperatures below this are greedy: dividing by them would leave the range of float32."""
 
-CANDIDATES = (64, 1024)
+CANDIDATES = (64, 1024, 8192)
 """How many of the most likely tokens are looked at first, and then, before the whole vocabulary is sorted. 64 are enough for
-usual settings, and take a hundredth of the time of sorting 49,152."""
+usual settings, and take a hundredth of the time of sorting 49,152; the last step is for hot settings, of which 32 would
+otherwise hold every step up by 200 ms."""
 
 MINUS_INFINITY = float("-inf")
 

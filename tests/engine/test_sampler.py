@@ -105,7 +105,7 @@ def test_ids_come_as_often_as_the_definition_says(params: SamplingParams) -> Non
 def test_only_ids_of_the_nucleus_come_also_when_it_is_wider_than_the_first_look(
     seed: int, top_p: float, top_k: int
 ) -> None:
-    size = CANDIDATES[-1] * 3
+    size = CANDIDATES[1] * 3
     params = SamplingParams(temperature=2.0, top_p=top_p, top_k=top_k * 100, seed=seed)
     logits = some_logits(1, size, seed) * 0.2
     (token,) = Sampler(size, END).sample(logits.clone(), [SamplingState(params, [], size)])
@@ -133,7 +133,7 @@ def test_how_many_candidates_are_looked_at_first_changes_no_id(
     logits = some_logits(40, size)
     states = [SamplingState(replace(params, seed=seed), [], size) for seed in range(40)]
     quick = Sampler(size, END).sample(logits.clone(), states)
-    for candidates in ((), (1,), (5, 20)):
+    for candidates in ((), (1,), (5, 20), (5, 20, 80)):
         monkeypatch.setattr(sampler, "CANDIDATES", candidates)
         assert Sampler(size, END).sample(logits.clone(), states) == quick
 
