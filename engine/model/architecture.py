@@ -1,7 +1,8 @@
 """The shape of a model, read from the `config.json` of a folder or from the metadata of a GGUF file.
 
 Only what is computed is accepted: a setting that would change the result and is not implemented is a ModelError, because a
-model that almost runs gives answers that are almost right.
+model that almost runs gives answers that are almost right. Importing this module must not import torch: it is asked before the
+engine starts, about models that have not been fetched yet.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
-from engine.kv_cache import KVSpec
 from engine.model.rope import RopeScaling, rope_scaling_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from engine.kv_cache import KVSpec
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_GGUF_ARCHITECTURES = ("llama",)
@@ -37,8 +42,10 @@ class ModelShape:
     rope_theta: float
     rope_scaling: RopeScaling | None
 
-    def kv_spec(self, dtype: Any) -> KVSpec:
+    def kv_spec(self, dtype: torch.dtype) -> KVSpec:
         """The keys and values this model keeps of each token."""
+        from engine.kv_cache import KVSpec
+
         return KVSpec(self.layers, self.kv_heads, self.head_size, dtype)
 
 

@@ -17,13 +17,6 @@ import torch
 from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 
-DEQUANTISABLE: Final = frozenset(
-    (
-        *(Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0),
-        *(Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL, Kind.IQ4_XS),
-    )
-)
-
 _PLAIN: Final = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
 

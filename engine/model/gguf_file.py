@@ -1,7 +1,8 @@
 """Reads a GGUF file: metadata, the table of tensors, and the tensors themselves as float32.
 
 Called at every start by the loader. The `gguf` package reads the same files, but builds an object of each of the vocabulary's
-hundred thousand strings, which takes longer than everything else a start does; here arrays are stepped over.
+hundred thousand strings, which takes longer than everything else a start does; here arrays are stepped over. Importing this
+module must not import torch: a file is looked at before the engine starts.
 
     header     magic, version, number of tensors, number of metadata entries
     metadata   key, type, value; …
@@ -19,21 +20,31 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Kind
 
 from engine.errors import ModelError
-from engine.model.dequantise import DEQUANTISABLE, dequantise
+
+if TYPE_CHECKING:
+    import torch
 
 MAGIC: Final = b"GGUF"
 READABLE_VERSIONS: Final = (2, 3)
 DEFAULT_ALIGNMENT: Final = 32
 MAX_NESTING: Final = 4
 """Of arrays in arrays; no known file has any, and a damaged one must not recurse without end."""
+
+DEQUANTISABLE: Final = frozenset(
+    (
+        *(Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0),
+        *(Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL, Kind.IQ4_XS),
+    )
+)
+"""Types of blocks that `dequantise` can read."""
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _NUMBERS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -60,7 +71,7 @@ class TensorEntry:
     """Where a tensor is and how it is stored. `shape` is rows first, as in torch."""
 
     shape: tuple[int, ...]
-    kind: GGMLQuantizationType
+    kind: Kind
     start: int
     size_bytes: int
 
@@ -82,6 +93,8 @@ class GgufFile:
 
     def read(self, name: str) -> torch.Tensor:
         """The tensor as float32; not to be written to."""
+        from engine.model.dequantise import dequantise
+
         entry = self.tensors[name]
         return dequantise(self._bytes[entry.start : entry.start + entry.size_bytes], entry.kind, entry.shape)
 
@@ -136,7 +149,7 @@ class _Header:
         kinds = {kind.value: kind for kind in DEQUANTISABLE}
         kind = kinds.get(kind_number)
         if kind is None:
-            known = {other.value: other.name for other in GGMLQuantizationType}
+            known = {other.value: other.name for other in Kind}
             names = ", ".join(sorted(other.name for other in DEQUANTISABLE))
             raise ModelError(
                 f"{self._path} keeps {name} in the quantisation type {known.get(kind_number, kind_number)}, and supported "

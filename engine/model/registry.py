@@ -144,7 +144,7 @@ def _wanted_folder(path: Path, models_folder: Path) -> _Wanted:
 
 
 def _wanted_gguf(path: Path, models_folder: Path) -> _Wanted:
-    # Here and below, because these two import torch: a start with the bundled model opens its port before that.
+    # Here and below, because a start with the bundled model needs neither of the two.
     from engine.model.gguf_file import GgufFile
 
     header = GgufFile(path).header_sha256

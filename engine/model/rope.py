@@ -1,15 +1,19 @@
-"""Frequencies of the rotary positions: the plain ones, and those that Llama 3 stretches for long contexts."""
+"""Frequencies of the rotary positions: the plain ones, and those that Llama 3 stretches for long contexts.
+
+Importing this module must not import torch (see `architecture`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
 
 SUPPORTED_ROPE_TYPES = ("default", "llama3")
 
@@ -50,6 +54,8 @@ def rope_scaling_of(rope: Mapping[str, Any], where: str) -> RopeScaling | None:
 
 def inverse_frequencies(head_size: int, theta: float, scaling: RopeScaling | None) -> torch.Tensor:
     """Radians per token of each pair of numbers in a head, [head_size / 2], float32."""
+    import torch
+
     exponents = torch.arange(0, head_size, 2, dtype=torch.int64).to(torch.float32) / head_size
     plain = 1.0 / (theta**exponents)
     if scaling is None:

@@ -8,7 +8,8 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
-from engine.model.dequantise import DEQUANTISABLE, dequantise
+from engine.model.dequantise import dequantise
+from engine.model.gguf_file import DEQUANTISABLE
 
 ROWS, COLUMNS = 6, 512
 

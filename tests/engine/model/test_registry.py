@@ -228,3 +228,18 @@ def test_a_start_imports_neither_transformers_nor_the_hub(bundled_folder: Path) 
     arguments = [sys.executable, "-c", program, str(bundled_folder.parent), str(bundled_folder)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
     assert done.stdout.strip() == "['torch']"
+
+
+def test_looking_at_a_model_does_not_import_torch(tmp_path: Path) -> None:
+    # The engine's thread decides how torch's threads wait, which torch reads when it is imported.
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, tiny_llama(vocab_size=420))
+    program = (
+        "import sys; from pathlib import Path; import engine.model.hub; from engine.errors import ModelNotFetched; "
+        "from engine.model.registry import resolve_model\n"
+        "try: resolve_model(sys.argv[1], Path(sys.argv[2]))\n"
+        "except ModelNotFetched: print('torch' in sys.modules)"
+    )
+    arguments = [sys.executable, "-c", program, str(path), str(tmp_path / "models")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3])
+    assert done.stdout.strip() == "False"
