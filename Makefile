@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input
+PYTEST := $(BIN)/pytest -p tests.support.no_skips --no-header
 SCRIPTS := .ci/run
 
 .PHONY: help run test lint format system-packages clean
@@ -21,10 +22,12 @@ help: ## List what can be made
 run: $(VENV)/installed ## Install on the first run, then start the server; options in ARGS="--port 9000"
 	@exec $(BIN)/kvasir serve $(ARGS)
 
+# What measures runs first and alone; the rest in two processes.
 test: $(VENV)/installed-dev node_modules/installed system-packages ## Install what tests need, then run every test
 	@$(BIN)/kvasir model pull --data .cache
 	@output=$$(npm --silent test 2>&1) || { echo "$$output"; exit 1; }; grep -E '^# (pass|fail|skipped)' <<<"$$output"
-	@$(BIN)/pytest -p tests.support.no_skips --numprocesses 2 --dist loadfile --no-header $(ARGS)
+	@$(if $(ARGS),,$(PYTEST) --quiet tests/bench)
+	@$(PYTEST) --numprocesses 2 --dist loadfile --ignore tests/bench $(ARGS)
 
 lint: $(VENV)/installed-dev node_modules/installed system-packages ## Check format, style, types and shell scripts
 	@$(BIN)/ruff format --check --quiet || { echo "make format would change the files above"; exit 1; }
