@@ -138,8 +138,7 @@ class LocalEngine:
         return self._thread.stats
 
     async def stop(self) -> None:
-        if self._state is EngineState.STOPPED:
-            return
+        # Asked twice at once, both wait for the thread: who returns from here may count on every end being told.
         if self._state is not EngineState.FAILED:
             self._state = EngineState.STOPPED
         self._settled.set()

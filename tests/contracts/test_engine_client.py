@@ -262,6 +262,18 @@ async def test_one_name_cannot_be_used_for_two_live_requests(engine: EngineClien
     await listener.end_of("a")
 
 
+async def test_whoever_stops_the_engine_returns_when_every_request_has_ended(
+    engine: EngineClient, listener: Listener
+) -> None:
+    for name in ("a", "b"):
+        await engine.submit(request(name, max_tokens=None, ignore_eos=True))
+    first = asyncio.create_task(engine.stop())
+    await asyncio.sleep(0)
+    await engine.stop()
+    assert listener.finished.keys() == {"a", "b"}
+    await first
+
+
 async def test_stopping_ends_every_request_and_takes_no_more(engine: EngineClient, listener: Listener) -> None:
     names = [f"r{number}" for number in range(MAX_RUNNING + 1)]
     for name in names:
