@@ -8,18 +8,25 @@ names share one pool. A unit of work is short: never hold one while an answer st
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from sqlalchemy import DateTime, Dialect, MetaData, event, make_url, text
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator
+
+from app.errors import Unavailable
+
+logger = structlog.stdlib.get_logger(__name__)
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -36,6 +43,26 @@ ENGINE_OPTIONS: dict[str, Any] = {
     # The parameters of a failing statement are what people wrote, and an error's text goes into the log.
     "hide_parameters": True,
 }
+
+
+SQLITE_AWAY = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
+)
+"""What SQLite says when it cannot get at its file or has no room for more; its other errors are faults of a statement."""
+
+RETRY_AWAY_S = 2
+"""A restart of PostgreSQL takes a few seconds."""
+
+
+class DatabaseAway(Unavailable):
+    """The database does not answer, or did not get to it: it is restarted, its disk is full, somebody holds its lock."""
+
+    code = "database_unavailable"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("the database does not answer now", retry_after_s=RETRY_AWAY_S)
+        self.reason = reason
+        self.retry_after_s = RETRY_AWAY_S
 
 
 class UTCDateTime(TypeDecorator[datetime]):
@@ -81,15 +108,20 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncSession]:
-        """A consistent view for reading; nothing is written, and rows stay usable after the block."""
-        async with AsyncSession(self.reader, expire_on_commit=False) as session, session.begin():
-            yield session
+        """A consistent view for reading; nothing is written, and rows stay usable after the block. Raises DatabaseAway."""
+        with _away_is_unavailable():
+            async with AsyncSession(self.reader, expire_on_commit=False) as session, session.begin():
+                yield session
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncSession]:
-        """One transaction; it is durable when the block has ended without an exception, and gone otherwise."""
-        async with AsyncSession(self.writer, expire_on_commit=False) as session, session.begin():
-            yield session
+        """One transaction; it is durable when the block has ended without an exception, and gone otherwise.
+
+        Raises DatabaseAway. When that happens at the very end, the transaction may be durable all the same.
+        """
+        with _away_is_unavailable():
+            async with AsyncSession(self.writer, expire_on_commit=False) as session, session.begin():
+                yield session
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises whatever keeps it from answering."""
@@ -112,6 +144,21 @@ async def insert_if_absent(session: AsyncSession, model: type[Base], values: Map
     statement = insert(model).values(dict(values)).on_conflict_do_nothing()
     result = await session.execute(statement.returning(*model.__mapper__.primary_key))
     return result.first() is not None
+
+
+@contextmanager
+def _away_is_unavailable() -> Iterator[None]:
+    """Raises DatabaseAway for what is nobody's fault here and may be possible later."""
+    try:
+        yield
+    except (OperationalError, InterfaceError, NoConnectionFree) as problem:
+        cause = getattr(problem, "orig", None)
+        # The low byte is the error; the rest of the number says more about it.
+        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode & 0xFF not in SQLITE_AWAY:
+            raise
+        reason = str(cause or problem).strip().partition("\n")[0]
+        logger.warning("database_away", error=type(cause or problem).__name__, reason=reason)
+        raise DatabaseAway(reason) from problem
 
 
 def async_url(url: str) -> URL:

@@ -57,12 +57,13 @@ def trace_id(scope: Scope) -> str:
 
 
 def problem_responses(*statuses: int) -> dict[int, ResponseSpec]:
-    """What a route may answer besides success, for the OpenAPI document; 400 always, to a parameter that it does not know."""
+    """What a route may answer besides success, for the OpenAPI document. Always 400, to a parameter that it does not know, and
+    503, while the database is away."""
     return {
         status: ResponseSpec(
             Problem, generate_examples=False, description=HTTPStatus(status).phrase, media_type=PROBLEM_JSON
         )
-        for status in sorted({400, *statuses})
+        for status in sorted({400, 503, *statuses})
     }
 
 

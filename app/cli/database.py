@@ -19,7 +19,7 @@ from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
 from app.cli.startup import Refused, make_data_folder
 from app.clock import utc_now
-from app.database import Database, async_url
+from app.database import Database, DatabaseAway, async_url
 from app.settings import Settings
 from app.sole_server import DatabaseTaken, require_unclaimed
 
@@ -82,6 +82,8 @@ def _as_sentences(settings: Settings) -> Iterator[None]:
         raise Refused(
             f"the database {_shown(settings)} was made by a newer version of Kvasir, so this one cannot use it ({error})"
         ) from None
+    except DatabaseAway as away:
+        raise Refused(f"the database {_shown(settings)} cannot be used: {away.reason}") from None
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise Refused(f"the database {_shown(settings)} cannot be used: {reason}") from None

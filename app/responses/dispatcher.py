@@ -14,7 +14,7 @@ import structlog
 
 from app.clock import Monotonic, Now
 from app.conversations.models import MessageStatus
-from app.database import Database
+from app.database import Database, DatabaseAway
 from app.operations.metrics import Metrics
 from app.realtime.event_log import EventLog
 from app.realtime.recorder import Recorder
@@ -220,7 +220,15 @@ class Dispatcher:
 
     async def _turns(self, answer: Answer) -> tuple[Turn, ...]:
         identity = answer.identity
-        turns = await read_turns(self._database, identity.conversation_id, identity.parent_id, self._engine.model)
+        while True:
+            try:
+                turns = await read_turns(
+                    self._database, identity.conversation_id, identity.parent_id, self._engine.model
+                )
+                break
+            except DatabaseAway as away:
+                # Nobody has been told anything yet, so it can wait as well as fail.
+                await self._unless_stopped(answer, asyncio.sleep(away.retry_after_s))
         if answer.stop_wanted.is_set() or not turns:
             raise Stopped
         return turns

@@ -133,10 +133,11 @@ async def write_growth(session: AsyncSession, growth: Growth) -> None:
 
 
 async def write_ending(session: AsyncSession, ending: Ending) -> bool:
-    """Write the end of a response, once or again. False when its conversation was deleted meanwhile."""
+    """Write the end of a response, once or again. False when it is not there any more: deleted with its conversation, or lost
+    by a database that was set back."""
     if not await _hold_conversation(session, ending.conversation_id):
         return False
-    await session.execute(
+    changed = await session.execute(
         update(Response)
         .where(Response.id == ending.response_id)
         .values(
@@ -147,7 +148,10 @@ async def write_ending(session: AsyncSession, ending: Ending) -> bool:
             started_at=ending.started_at,
             ended_at=ending.ended_at,
         )
+        .returning(Response.id)
     )
+    if changed.first() is None:
+        return False
     await session.execute(
         update(Message)
         .where(Message.id == ending.message_id)

@@ -13,7 +13,7 @@ from litestar import WebSocket, websocket
 from litestar.datastructures import State
 
 from app.context import AppContext
-from app.errors import Forbidden, Unauthenticated
+from app.errors import Forbidden, Unauthenticated, Unavailable
 from app.realtime.connection import Connection, ConnectionLimits
 from app.realtime.protocol import CloseCode
 from app.realtime.socket_writer import SocketWriter
@@ -30,6 +30,9 @@ async def open_socket(socket: AnySocket) -> None:
     context: AppContext = socket.app.state.context
     try:
         await _open(socket, context)
+    except Unavailable:
+        # Without a database nobody can be known.
+        await _refuse(socket, CloseCode.OVERLOADED, "unavailable")
     except OSError:
         # The other side went away during the handshake.
         logger.debug("socket_lost")

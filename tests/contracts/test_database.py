@@ -10,7 +10,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, StatementError
 
 from app.accounts.models import User, UserRole
-from app.database import Database, async_url, insert_if_absent
+from app.database import Database, DatabaseAway, async_url, insert_if_absent
 from app.identifiers import new_id
 
 MOMENT = datetime(2026, 12, 1, 12, 30, 15, 123456, tzinfo=UTC)
@@ -155,6 +155,26 @@ async def test_an_error_does_not_quote_what_people_wrote(database: Database) -> 
 
 async def test_a_database_that_answers_answers_a_ping(database: Database) -> None:
     await database.ping()
+
+
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/at/all.sqlite3", "postgresql://nobody@/none?host=/nowhere"])
+async def test_a_database_that_cannot_be_reached_is_away_for_now_and_no_fault_of_ours(url: str) -> None:
+    database = Database(url)
+    try:
+        for unit_of_work in (database.read, database.write):
+            with pytest.raises(DatabaseAway) as away:
+                async with unit_of_work() as session:
+                    await session.execute(text("SELECT 1"))
+            assert (away.value.status, away.value.code) == (503, "database_unavailable")
+            assert away.value.reason
+    finally:
+        await database.close()
+
+
+async def test_a_statement_that_is_wrong_is_a_fault_of_ours(database: Database) -> None:
+    with pytest.raises(DBAPIError):
+        async with database.read() as session:
+            await session.execute(text("SELECT nothing FROM nowhere"))
 
 
 async def test_a_unit_of_work_that_reads_cannot_write(database: Database) -> None:

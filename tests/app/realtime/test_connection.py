@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 
 from app.accounts.authentication import COOKIE
 from app.clock import utc_now
+from app.database import Database
 from tests.support.fake_engine import ENDLESS, Script
 from tests.support.live_server import LiveServer, Person, eventually, live_server
 
@@ -98,6 +99,20 @@ async def test_a_sign_in_that_expires_closes_its_socket(tmp_path: Path, sqlite_u
         async with ann.socket() as socket:
             assert await socket.close_code() == 4001
             assert socket.frames[-1]["data"]["reason"] == "expired"
+
+
+async def test_while_the_database_is_away_sockets_are_told_to_come_back(live: LiveServer, ann: Person) -> None:
+    nowhere = Database("sqlite:////nowhere/at/all.sqlite3")
+    conversation = await ann.conversation()
+    async with ann.socket() as socket:
+        database = live.context.database
+        reader, database.reader = database.reader, nowhere.reader
+        assert await close_code(live, additional_headers={"Authorization": f"Bearer {ann.token}"}) == 1013
+        error = await socket.ask("conversation.subscribe", conversation_id=conversation)
+        assert (error["data"]["code"], error["data"]["retry_after_s"]) == ("database_unavailable", 2)
+        database.reader = reader
+        assert (await socket.ask("conversation.subscribe", conversation_id=conversation))["type"] != "error"
+    await nowhere.close()
 
 
 async def test_more_sockets_than_the_limit_are_turned_away(tmp_path: Path, sqlite_url: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from app.database import Database, DatabaseAway
 from app.realtime import journal_segments
-from app.responses import queries
+from app.responses import dispatcher, queries
 from engine.types import EngineState
 from tests.app.responses.chat import Chat, open_chat
 from tests.app.responses.test_answers import kinds
@@ -159,6 +161,35 @@ async def test_the_end_is_told_only_when_it_is_stored_and_stored_however_long_th
     assert (await chat.messages())[-1]["content"] == "You said: hello."
     assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
     assert kinds(await chat.events(body["response"]["id"]))[-1] == "completed"
+
+
+async def test_while_the_database_is_away_callers_are_told_to_come_back(chat: Chat) -> None:
+    nowhere = Database("sqlite:////nowhere/at/all.sqlite3")
+    database = chat.context.database
+    reader, database.reader = database.reader, nowhere.reader
+    refused = await chat.try_to_say("hello", client_message_id="m1")
+    assert int(refused.headers["retry-after"]) > 0
+    problem(refused, 503, "database_unavailable")
+    problem(await chat.http.get("/api/v1/me"), 503, "database_unavailable")
+    database.reader = reader
+    assert (await chat.try_to_say("hello", client_message_id="m1")).status_code == 202
+    await nowhere.close()
+
+
+async def test_an_answer_whose_turn_comes_while_the_database_is_away_waits_for_it(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, failures = dispatcher.read_turns, iter(range(3))
+
+    async def broken(*arguments: Any) -> Any:
+        for _ in failures:
+            raise DatabaseAway("it is restarted")
+        return await read(*arguments)
+
+    monkeypatch.setattr(dispatcher, "read_turns", broken)
+    monkeypatch.setattr("app.database.RETRY_AWAY_S", 0.01)
+    body = await chat.say("hello")
+    assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
 
 
 @pytest.mark.postgres

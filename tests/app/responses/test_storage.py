@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
+from app.accounts.models import User, UserRole
 from app.conversations.models import MessageStatus
 from app.database import Database
 from app.responses import queries
 from app.responses.queries import Ending
 from app.responses.storage import AnswerStorage
+from tests.support.trees import MOMENT, add_conversation
 
 ENDING = Ending(
     response_id="00000000-0000-4000-8000-000000000000",
@@ -47,6 +51,24 @@ async def test_pauses_grow_to_a_bound(database: Database, monkeypatch: pytest.Mo
 
 async def test_what_was_deleted_meanwhile_is_not_written(database: Database) -> None:
     assert not await AnswerStorage(database).end(ENDING)
+
+
+async def test_what_a_database_that_was_set_back_has_lost_is_not_tried_for_ever(database: Database) -> None:
+    async with database.write() as session:
+        user = User(
+            id=ENDING.message_id,
+            username="ann",
+            role=UserRole.USER,
+            password_hash=None,
+            created_at=MOMENT,
+            disabled_at=None,
+        )
+        session.add(user)
+        await session.flush()
+        conversation = await add_conversation(session, user.id)
+    ending = replace(ENDING, conversation_id=conversation.id)
+    async with asyncio.timeout(10):
+        assert not await AnswerStorage(database).end(ending)
 
 
 async def test_growth_that_cannot_be_written_is_no_disaster(
