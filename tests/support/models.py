@@ -11,7 +11,7 @@ from engine.model.bundled import GGUF_NAME
 from engine.model.loader import LoadedModel, load_model
 from engine.model.registry import AUTO, pull_model
 
-MODELS_VARIABLE = "KVASIR_TEST_MODELS"
+MODELS_VARIABLE = "TEST_MODELS_FOLDER"
 """Folder the tests keep models in; without it `.cache/models` in the repository."""
 
 
