@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from engine.errors import ModelError
@@ -23,6 +24,8 @@ from engine.tokenizer import TOKENIZER_FILE
 SOURCE_FILE: Final = "source.json"
 CONVERSION_TIMEOUT_S: Final = 300
 """The largest vocabularies take half a minute on a slow machine; whatever takes longer hangs."""
+
+ALONE_NAME: Final = "model.gguf"
 
 _CONVERT: Final = """
 import sys
@@ -56,14 +59,17 @@ def name_source(folder: Path, gguf: Path) -> None:
 
 def convert_tokenizer(gguf: Path, folder: Path) -> None:
     """Write the tokenizer and the chat template of a GGUF file into `folder`. Raises ModelError."""
-    command = [sys.executable, "-c", _CONVERT, str(gguf.parent), gguf.name, str(folder)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=CONVERSION_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ModelError(f"converting the tokenizer of {gguf} took over {CONVERSION_TIMEOUT_S} s") from None
+    # In a folder where it is alone: the library also reads tokenizer files that lie beside it, which may be another model's.
+    with TemporaryDirectory(prefix="kvasir-gguf-") as alone:
+        (Path(alone) / ALONE_NAME).symlink_to(gguf.resolve())
+        command = [sys.executable, "-c", _CONVERT, alone, ALONE_NAME, str(folder)]
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=CONVERSION_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ModelError(f"converting the tokenizer of {gguf} took over {CONVERSION_TIMEOUT_S} s") from None
     if done.returncode or not (folder / TOKENIZER_FILE).is_file():
         last_line = (done.stderr.strip() or "no tokenizer was written").splitlines()[-1]
         raise ModelError(f"the tokenizer of {gguf} cannot be converted: {last_line}")

@@ -206,8 +206,12 @@ def test_the_conversion_of_a_real_gguf_is_what_was_fetched_and_a_bad_one_is_one_
 ) -> None:
     path = tmp_path / "copy.gguf"
     shutil.copyfile(bundled_folder / bundled.GGUF_NAME, path)
+    # Files of another model beside it are none of its business; the library would have mixed them in.
+    write_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("another model's")
     folder = pull_model(str(path), tmp_path / "models")
-    assert (folder / "tokenizer.json").read_bytes() == (bundled_folder / "tokenizer.json").read_bytes()
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        assert (folder / name).read_bytes() == (bundled_folder / name).read_bytes()
     assert len(GgufFile(path).tensors) == 272
     bare = tmp_path / "bare.gguf"
     write_gguf(bare, tiny_llama(vocab_size=420))
