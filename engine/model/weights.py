@@ -66,6 +66,10 @@ class WeightPlan:
                     f"{self._source.where} has {factors.numel()} rotary factors, where {frequencies.numel()} were expected"
                 )
             frequencies = frequencies / factors
+            if not frequencies.isfinite().all():
+                raise ModelError(
+                    f"{self._source.where} is damaged: its rotary factors give frequencies that are not finite"
+                )
         for read in self._reads:
             read()
         return DecoderWeights(embedding, layers, final_norm, head, frequencies)

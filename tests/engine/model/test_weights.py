@@ -55,6 +55,17 @@ def test_a_weight_of_a_gguf_that_is_no_number_is_told_too(tmp_path: Path) -> Non
         load(tmp_path)
 
 
+@pytest.mark.parametrize("factor", [0.0, float("nan")])
+def test_rotary_factors_that_give_no_numbers_are_refused(tmp_path: Path, factor: float) -> None:
+    model = tiny_llama(vocab_size=420)
+    factors = torch.ones(6)
+    factors[2] = factor
+    write_gguf(tmp_path / "model.gguf", model, extra={"rope_freqs.weight": factors})
+    write_tokenizer(tmp_path)
+    with pytest.raises(ModelError, match="rotary factors give frequencies that are not finite"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("key", ["hidden_size", "vocab_size", "head_dim", "intermediate_size"])
 @pytest.mark.parametrize("size", [2**40, 10**30])
 def test_a_size_that_no_memory_holds_is_a_wrong_shape_and_nothing_is_asked_for(
