@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
-from sqlalchemy import literal, select
+from sqlalchemy import CTE, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased, load_only
 
@@ -126,22 +127,34 @@ def title_of(content: str) -> str:
     return (head if space and len(head) > TITLE_CHARS // 2 else cut).rstrip() + "…"
 
 
-async def path(session: AsyncSession, conversation_id: str, leaf_id: str | None) -> list[Message]:
-    """The messages from the root to `leaf_id`, with all their columns; empty without a leaf, and for a foreign one or one
-    that cannot be an id."""
+class PathMessage(NamedTuple):
+    """What a prompt needs of a message. Plain values, because a path may have thousands of them for every turn."""
+
+    role: str
+    content: str
+    status: str
+    token_ids: bytes | None
+
+
+async def path(session: AsyncSession, conversation_id: str, leaf_id: str | None) -> list[PathMessage]:
+    """The messages from the root to `leaf_id`; empty without a leaf, and for a foreign one or one that cannot be an id."""
     if leaf_id is None or not is_id(leaf_id):
         return []
-    return list(reversed(await _upwards(session, conversation_id, leaf_id, limit=None, shown_only=False)))
+    walk = _walk(conversation_id, leaf_id, limit=None)
+    columns = select(Message.role, Message.content, Message.status, Message.token_ids)
+    rows = await session.execute(columns.join(walk, Message.id == walk.c.id).order_by(walk.c.step.desc()))
+    return [PathMessage(*row) for row in rows]
 
 
 async def path_page(session: AsyncSession, conversation_id: str, start_id: str, limit: int) -> list[Message]:
     """At most `limit` messages from `start_id` towards the root, the newest first, without their token ids."""
-    return await _upwards(session, conversation_id, start_id, limit=limit, shown_only=True)
+    walk = _walk(conversation_id, start_id, limit=limit)
+    statement = select(Message).join(walk, Message.id == walk.c.id).order_by(walk.c.step)
+    return list((await session.scalars(statement.options(load_only(*SHOWN_COLUMNS, raiseload=True)))).all())
 
 
-async def _upwards(
-    session: AsyncSession, conversation_id: str, start_id: str, *, limit: int | None, shown_only: bool
-) -> list[Message]:
+def _walk(conversation_id: str, start_id: str, *, limit: int | None) -> CTE:
+    """The ids from `start_id` towards the root, each with its `step`."""
     walk = (
         select(Message.id, Message.parent_id, literal(1).label("step"))
         .where(Message.id == start_id, Message.conversation_id == conversation_id)
@@ -154,11 +167,7 @@ async def _upwards(
     onwards = select(walk.c.parent_id, grandparent_id, walk.c.step + 1).where(walk.c.parent_id.is_not(None))
     if limit is not None:
         onwards = onwards.where(walk.c.step < limit)
-    walk = walk.union_all(onwards)
-    statement = select(Message).join(walk, Message.id == walk.c.id).order_by(walk.c.step)
-    if shown_only:
-        statement = statement.options(load_only(*SHOWN_COLUMNS, raiseload=True))
-    return list((await session.scalars(statement)).all())
+    return walk.union_all(onwards)
 
 
 async def newest_leaf_below(session: AsyncSession, message: Message) -> str:

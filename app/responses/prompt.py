@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.conversations import tree
-from app.conversations.models import Message
+from app.conversations.tree import PathMessage
 from app.database import Database
 from app.responses.token_ids import unpacked_token_ids
 from engine.types import ModelInfo, Role, Turn
@@ -24,12 +24,12 @@ async def read_turns(
     return turns_of(path, model)
 
 
-def turns_of(path: Sequence[Message], model: ModelInfo | None) -> tuple[Turn, ...]:
+def turns_of(path: Sequence[PathMessage], model: ModelInfo | None) -> tuple[Turn, ...]:
     """The turns of a path, from the root on. Without a model no stored token ids are used."""
     return tuple(_turn(message, model) for message in path if message.role == Role.USER or message.content)
 
 
-def _turn(message: Message, model: ModelInfo | None) -> Turn:
+def _turn(message: PathMessage, model: ModelInfo | None) -> Turn:
     role = Role(message.role)
     if role is not Role.ASSISTANT or model is None:
         return Turn(role, message.content)

@@ -188,8 +188,10 @@ async def test_a_long_path_is_walked_whole(database: Database, conversation: Con
         ids = await add_long_chain(session, locked, 10_000)
     async with database.read() as session:
         path = await tree.path(session, conversation.id, ids[-1])
-        assert [message.id for message in path] == ids
-        assert await tree.newest_leaf_below(session, path[0]) == ids[-1]
+        shown = list(reversed(await tree.path_page(session, conversation.id, ids[-1], len(ids))))
+        assert [message.id for message in shown] == ids
+        assert [(message.role, message.content) for message in path] == [(one.role, one.content) for one in shown]
+        assert await tree.newest_leaf_below(session, shown[0]) == ids[-1]
 
 
 async def test_a_long_conversation_is_deleted_whole(database: Database, conversation: Conversation) -> None:
