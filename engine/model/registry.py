@@ -190,11 +190,17 @@ def _fill_bundled(partial: Path, report: PullProgress) -> None:
 def _make(wanted: _Wanted, fill: Callable[[Path, PullProgress], None], report: PullProgress) -> None:
     """Fill a folder beside the wanted one, and rename it when it is complete."""
     partial = wanted.folder.with_name(PARTIAL_PREFIX + wanted.folder.name)
-    if not wanted.folder.name.startswith(("hub--", "modelscope--")):
-        # Hubs go on where they stopped; the others begin anew.
+    # Hubs go on where they stopped. The others begin anew, and what they leave would only help to fill the disk.
+    goes_on = wanted.folder.name.startswith(("hub--", "modelscope--"))
+    if not goes_on:
         shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(exist_ok=True)
-    fill(partial, report)
+    try:
+        fill(partial, report)
+    except BaseException:
+        if not goes_on:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
     if wanted.folder.exists():
         shutil.rmtree(wanted.folder)
     partial.rename(wanted.folder)

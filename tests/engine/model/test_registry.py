@@ -87,6 +87,7 @@ def test_what_is_interrupted_is_not_there(tmp_path: Path, fetching: Fetching) ->
     with pytest.raises(ModelError):
         resolve_model("auto", tmp_path)
     assert installed_models(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"], "what cannot be used is left on the disk"
     fetching.before_converting = lambda: None
     assert pull_model("auto", tmp_path).is_dir()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["smollm2-135m-instruct"]
