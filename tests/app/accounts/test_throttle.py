@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.accounts import throttle
-from app.accounts.throttle import MAX_FAILURES, WINDOW_S, LoginThrottle
+from app.accounts.throttle import MAX_FAILURES, MAX_FAILURES_ANYWHERE, WINDOW_S, LoginThrottle
 from app.errors import TooManyRequests
 from tests.support.clock import SteppedClock
 
@@ -18,6 +18,25 @@ def test_names_and_addresses_are_counted_apart(clock: SteppedClock) -> None:
         brake.begin("ann", "here")
     brake.begin("ann", "there")
     brake.begin("bob", "here")
+
+
+def test_many_addresses_do_not_make_many_guesses(clock: SteppedClock) -> None:
+    """As from a crowd of machines, or with an invented X-Forwarded-For behind a proxy that passes it on."""
+    brake = LoginThrottle(clock.monotonic)
+    for number in range(MAX_FAILURES_ANYWHERE):
+        brake.begin("ann", f"address {number}")
+    with pytest.raises(TooManyRequests):
+        brake.begin("ann", "here")
+    brake.begin("bob", "here")
+    clock.advance(WINDOW_S)
+    brake.begin("ann", "here")
+
+
+def test_signing_in_often_is_no_guessing(clock: SteppedClock) -> None:
+    brake = LoginThrottle(clock.monotonic)
+    for number in range(3 * MAX_FAILURES_ANYWHERE):
+        brake.begin("ann", f"address {number}")
+        brake.succeeded("ann", f"address {number}")
 
 
 def test_it_says_when_to_try_again(clock: SteppedClock) -> None:
