@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 import structlog
-from litestar import Response, Router, get
+from litestar import Response, Router, get, head
 from litestar.di import NamedDependency
 
 from app.database import Database
@@ -83,6 +83,18 @@ async def readyz(request: JsonRequest, readiness: NamedDependency[Readiness]) ->
     return Response(HealthBody("ready"), headers={"Cache-Control": "no-store"})
 
 
+@head("/healthz", opt={"public": True}, include_in_schema=False)
+async def healthz_head() -> None:
+    """The same for monitors that want no body."""
+
+
+@head("/readyz", opt={"public": True}, include_in_schema=False)
+async def readyz_head(readiness: NamedDependency[Readiness]) -> Response[None]:
+    """The same for load balancers that want no body."""
+    status, headers = (503, {"Retry-After": "2"}) if await readiness.reasons() else (200, {})
+    return Response(None, status_code=status, headers={**headers, "Cache-Control": "no-store"})
+
+
 def router() -> Router:
     """The routes, for one application."""
-    return Router("/", route_handlers=[healthz, readyz], tags=["Operations"])
+    return Router("/", route_handlers=[healthz, healthz_head, readyz, readyz_head], tags=["Operations"])

@@ -29,6 +29,17 @@ async def test_while_the_model_loads_it_lives_and_is_not_ready(tmp_path: Path, s
         assert (await client.get("/readyz")).status_code == 200
 
 
+async def test_monitors_that_want_no_body_get_the_same_status(tmp_path: Path, sqlite_url: str) -> None:
+    engine = FakeEngine(ready=False)
+    async with running_app(tmp_path, sqlite_url, engine=engine) as app, app.anonymous() as client:
+        loading = await client.head("/readyz")
+        assert (loading.status_code, loading.content, loading.headers["retry-after"]) == (503, b"", "2")
+        engine.become_ready()
+        for probe in ("/healthz", "/readyz"):
+            answer = await client.head(probe)
+            assert (answer.status_code, answer.content) == (200, b"")
+
+
 async def test_while_it_shuts_down_it_is_not_ready(running_on_sqlite: RunningApp) -> None:
     running_on_sqlite.context.readiness.drain()
     async with running_on_sqlite.anonymous() as client:
