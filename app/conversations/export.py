@@ -32,6 +32,9 @@ MEDIA_TYPES = {
 SUFFIXES = {ExportFormat.JSON: "json", ExportFormat.NDJSON: "ndjson", ExportFormat.MARKDOWN: "md"}
 
 
+FENCE = re.compile(r" {0,3}(?P<run>`{3,}|~{3,})(?P<rest>.*)")
+
+
 class ExportCut(Exception):
     """The conversation was deleted while it was written; the reader sees a broken transfer and not a file that looks whole."""
 
@@ -47,6 +50,23 @@ class ExportedMessage(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, Any] | None
     created_at: datetime
     response_id: str | None
+
+
+def _open_fence(markdown: str) -> str:
+    """The line that ends a code block which the text leaves open, as one that was stopped does; empty when none is open.
+    Otherwise everything behind it in the file would be code."""
+    fence = ""
+    for line in markdown.splitlines():
+        marks = FENCE.match(line)
+        if marks is None:
+            continue
+        run, rest = marks["run"], marks["rest"]
+        if not fence:
+            # A line with further backticks is inline code.
+            fence = "" if run[0] == "`" and "`" in rest else run
+        elif run.startswith(fence) and not rest.strip():
+            fence = ""
+    return f"{fence}\n" if fence else ""
 
 
 class ConversationExport:
@@ -115,7 +135,7 @@ class ConversationExport:
         follows = (
             "" if (parent_ordinal or 0) == message.ordinal - 1 else f"\n*Follows {parent_ordinal or 'nothing'}.*\n"
         )
-        return f"{head}{follows}\n{body.content}\n"
+        return f"{head}{follows}\n{body.content}\n{_open_fence(body.content)}"
 
     def _body(self, message: Message) -> ExportedMessage:
         body = MessageBody.of(message, [], self._live)

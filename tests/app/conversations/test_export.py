@@ -65,6 +65,29 @@ async def test_markdown_reads_like_the_conversation_and_says_where_it_branches(r
         )
 
 
+@pytest.mark.parametrize(
+    ("content", "closing"),
+    [
+        ("```python\nprint(1)", "```\n"),
+        ("   ~~~~\n```\n~~~", "~~~~\n"),
+        ("````\n```", "````\n"),
+        ("```\nx\n```", ""),
+        ("```\nx\n`````  ", ""),
+        ("``` inline ``` and more", ""),
+        ("    ```\nindented", ""),
+        ("no code", ""),
+    ],
+)
+async def test_a_code_block_that_was_cut_does_not_swallow_what_follows(
+    running_on_sqlite: RunningApp, content: str, closing: str
+) -> None:
+    async with running_on_sqlite.signed_in("ann") as client:
+        conversation = await begun(running_on_sqlite, client)
+        await conversation.grow(content, "next")
+        text = (await client.get(f"{PATH}/{conversation.id}/export", params={"format": "markdown"})).text
+    assert f"\n\n{content}\n{closing}\n## 2 · assistant" in text
+
+
 @pytest.mark.parametrize("format", list(ExportFormat))
 async def test_an_empty_conversation_is_a_whole_file_too(running_on_sqlite: RunningApp, format: ExportFormat) -> None:
     async with running_on_sqlite.signed_in("ann") as client:
