@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from sqlalchemy.orm.attributes import flag_modified
 
 from app.clock import Now
 from app.conversations import queries, tree
@@ -130,10 +132,12 @@ class ConversationService:
         async with self._database.write() as session:
             conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
             _require_version(if_match, conversation.version)
-            changed = any(getattr(conversation, field) != value for field, value in changes.items())
+            # As JSON, because for Python 1, 1.0 and true are one and the same.
+            changed = any(_json(getattr(conversation, field)) != _json(value) for field, value in changes.items())
             if changed:
                 for field, value in changes.items():
                     setattr(conversation, field, value)
+                    flag_modified(conversation, field)
                 conversation.version += 1
                 conversation.updated_at = self._now()
             body = ConversationBody.of(conversation)
@@ -206,6 +210,10 @@ def _title(text: str) -> str:
     if not title:
         raise InvalidInput("a title has at least one character that can be seen")
     return title
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value)
 
 
 def _distinct(tags: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -209,6 +210,18 @@ async def test_a_change_that_changes_nothing_is_no_new_version(running: RunningA
         running.clock.advance(60)
         for patch in ({}, {"title": "same"}, {"archived": False, "tags": []}):
             assert (await client.patch(f"{PATH}/{body['id']}", json=patch)).json() == body
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, True), (0, False), (1, 1.0), ([1], [True]), ({"a": 0}, {"a": False})]
+)
+async def test_a_change_that_only_python_takes_for_none_is_one(running: RunningApp, before: Any, after: Any) -> None:
+    async with running.signed_in("ann") as client:
+        made = (await client.post(PATH, json={"metadata": {"it": before}})).json()
+        changed = (await client.patch(f"{PATH}/{made['id']}", json={"metadata": {"it": after}})).json()
+        assert changed["version"] == 2
+        read = await client.get(f"{PATH}/{made['id']}")
+        assert json.dumps(read.json()["metadata"]) == json.dumps({"it": after})
 
 
 async def test_a_change_based_on_an_old_version_is_refused_with_the_current_one(running: RunningApp) -> None:
