@@ -73,6 +73,11 @@ async def owned_responses(
     return [(row[0], row[1]) for row in await session.execute(statement)]
 
 
+async def exists(session: AsyncSession, response_id: str) -> bool:
+    """Whether there is such a response, whoever's it is."""
+    return await session.get(Response, response_id) is not None
+
+
 async def last_seq(session: AsyncSession, message_id: str) -> int:
     """The last event of a response that SQL knows of; its message says so."""
     return (await session.scalar(select(Message.last_seq).where(Message.id == message_id))) or 0

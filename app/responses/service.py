@@ -21,7 +21,7 @@ from app.conversations import tree
 from app.conversations.live import LiveAnswers
 from app.conversations.models import Conversation, Message, MessageStatus
 from app.conversations.schemas import ConversationBody, MessageBody
-from app.database import Database
+from app.database import Database, DatabaseAway
 from app.errors import AppError, Conflict, InvalidInput
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import new_id
@@ -195,14 +195,19 @@ class TurnService:
         async def accept() -> NewTurn:
             async with self._locks.holding(conversation_id):
                 refusal = await self._prompt_refusal(user_id, conversation_id, *prompt)
-                async with self._database.write() as session:
-                    if (kept := await self._idempotency.claim(session, idempotent)) is not None:
-                        return NewTurn(msgspec.json.decode(kept.body, type=Accepted), is_repeat=True)
-                    conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
-                    turn = await store(session, conversation, refusal)
-                    body = msgspec.json.encode(turn.accepted)
-                    await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
-                    conversation_body = ConversationBody.of(conversation)
+                turn: NewTurn | None = None
+                try:
+                    async with self._database.write() as session:
+                        if (kept := await self._idempotency.claim(session, idempotent)) is not None:
+                            return NewTurn(msgspec.json.decode(kept.body, type=Accepted), is_repeat=True)
+                        conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
+                        turn = await store(session, conversation, refusal)
+                        body = msgspec.json.encode(turn.accepted)
+                        await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
+                        conversation_body = ConversationBody.of(conversation)
+                except DatabaseAway:
+                    if turn is None or turn.is_repeat or not await self._is_stored(turn.accepted.response.id):
+                        raise
                 if not turn.is_repeat:
                     self._begin(turn.accepted, sampling, conversation_body, client_message_id, sender)
             return turn
@@ -211,6 +216,16 @@ class TurnService:
         self._tasks.add(task)
         task.add_done_callback(self._accepted)
         return await asyncio.shield(task)
+
+    async def _is_stored(self, response_id: str) -> bool:
+        """Whether a commit that got no answer was one. Waits until the database can say: a stored turn that nobody hands over
+        would wait for its answer for ever."""
+        while True:
+            try:
+                async with self._database.read() as session:
+                    return await queries.exists(session, response_id)
+            except DatabaseAway as away:
+                await asyncio.sleep(away.retry_after_s)
 
     def _accepted(self, task: asyncio.Task[NewTurn]) -> None:
         self._tasks.discard(task)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.database import Database, DatabaseAway
 from app.realtime import journal_segments
@@ -190,6 +193,33 @@ async def test_an_answer_whose_turn_comes_while_the_database_is_away_waits_for_i
     monkeypatch.setattr("app.database.RETRY_AWAY_S", 0.01)
     body = await chat.say("hello")
     assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
+
+
+@pytest.mark.parametrize("was_stored", [True, False])
+async def test_a_commit_whose_confirmation_was_lost_is_looked_up(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, was_stored: bool
+) -> None:
+    """The connection breaks while a message is committed: nobody can know how that ended, except by asking again."""
+    write = Database.write
+
+    @asynccontextmanager
+    async def broken(self: Database) -> AsyncIterator[AsyncSession]:
+        monkeypatch.setattr(Database, "write", write)
+        async with write(self) as session:
+            yield session
+            if not was_stored:
+                raise DatabaseAway("it went away before")
+        raise DatabaseAway("it went away right after")
+
+    monkeypatch.setattr(Database, "write", broken)
+    answer = await chat.try_to_say("hello", client_message_id="m1")
+    if was_stored:
+        assert answer.status_code == 202
+    else:
+        problem(answer, 503, "database_unavailable")
+        answer = await chat.try_to_say("hello", client_message_id="m1")
+    assert (await chat.ended(answer.json()["response"]["id"]))["status"] == "completed"
+    assert [message["content"] for message in await chat.messages()] == ["hello", "You said: hello."]
 
 
 @pytest.mark.postgres
