@@ -16,6 +16,7 @@ import msgspec
 from dotenv import dotenv_values
 from msgspec import Meta
 from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 PREFIX = "KVASIR_"
 SECRET_SETTINGS = frozenset({"admin_password"})
@@ -23,7 +24,9 @@ SECRET_SETTINGS = frozenset({"admin_password"})
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+"""At most some thirty years: a moment later than the calendar's last one cannot be computed."""
+
 Interval = Annotated[float, Meta(ge=0.01)]
 """Seconds between two things: with 0 they would be done without a pause."""
 
@@ -54,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     admin_password: Annotated[
         str, Meta(description="Password of the account admin, set when it is made; empty means sign-in by link only")
     ] = ""
-    session_days: Annotated[Positive, Meta(description="Days until a sign-in ends")] = 30
+    session_days: Annotated[int, Meta(ge=1, le=36500, description="Days until a sign-in ends")] = 30
     sign_in_ticket_s: Annotated[Seconds, Meta(description="Seconds the printed sign-in link works")] = 600
     socket_ticket_s: Annotated[Seconds, Meta(description="Seconds a ticket for a socket works")] = 30
 
@@ -65,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     weights: Annotated[
         Literal["auto", "fp32", "bf16"], Meta(description="Precision of the weights; auto is fp32 on a CPU")
     ] = "auto"
-    threads: Annotated[int, Meta(ge=0, description="Threads that compute; 0 means one per usable core")] = 0
+    threads: Annotated[int, Meta(ge=0, le=1024, description="Threads that compute; 0 means one per usable core")] = 0
     kv_memory_mib: Annotated[Positive, Meta(description="MiB of memory for the KV cache")] = 1024
     max_step_tokens: Annotated[
         Positive, Meta(description="Tokens computed in one engine step, prompt chunks included")
@@ -121,7 +124,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
     drain_s: Annotated[Seconds, Meta(description="Seconds running answers get to finish after SIGTERM")] = 30
 
-    idempotency_hours: Annotated[Positive, Meta(description="Hours an Idempotency-Key is remembered")] = 24
+    idempotency_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours an Idempotency-Key is remembered")] = 24
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least important messages that are logged")
     ] = "info"
@@ -132,7 +135,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def effective_database_url(self) -> str:
         """The URL in use; SQLite in the data folder where none is set."""
-        return self.database_url or f"sqlite:///{(self.data / 'kvasir.sqlite3').resolve()}"
+        if self.database_url:
+            return self.database_url
+        path = str((self.data / "kvasir.sqlite3").resolve())
+        # In a URL these two mean something else than in the name of a folder.
+        return f"sqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
 
     @property
     def base_url(self) -> str:
@@ -170,10 +177,11 @@ def load_settings(
 ) -> Loaded:
     """Read all settings. `overrides` are those of the command line, without the ones that were not given.
 
-    Raises SettingsError for a value of the wrong kind and for a `KVASIR_` variable that does not exist.
+    Raises SettingsError for a value of the wrong kind, for a `KVASIR_` variable that does not exist, and for a `.env` file
+    that cannot be read.
     """
     environment = os.environ if environment is None else environment
-    dotenv = dotenv_values(dotenv_path or Path(".env"))
+    dotenv = _read_dotenv(dotenv_path or Path(".env"))
     fields = {field.name: field for field in msgspec.structs.fields(Settings)}
     _refuse_unknown(environment, fields, "the environment")
     _refuse_unknown(dotenv, fields, "the .env file")
@@ -194,8 +202,21 @@ def shown_value(name: str, settings: Settings) -> str:
     if name in SECRET_SETTINGS:
         return "(set)" if value else ""
     if name == "database_url" and value:
-        return make_url(value).render_as_string(hide_password=True)
+        try:
+            return make_url(value).render_as_string(hide_password=True)
+        except (ArgumentError, ValueError):
+            # Nobody knows where in it the password is.
+            return "(set, but no database URL)"
     return str(value)
+
+
+def _read_dotenv(path: Path) -> dict[str, str | None]:
+    try:
+        # Without interpolation: a password with ${ in it is taken as it is written.
+        return dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
+        raise SettingsError(f"the file {path} cannot be read: {reason}") from None
 
 
 def _converted(name: str, value: object, kind: Any) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from app.settings import Settings, SettingsError, load_settings, shown_value
 
@@ -40,6 +41,10 @@ def test_a_switch_is_written_in_any_usual_way(dotenv: Path, text: str, value: bo
         ("ON_DISCONNECT", "explode"),
         ("LOG_LEVEL", "chatty"),
         ("WEIGHTS", "int1"),
+        ("SESSION_DAYS", "99999999999"),
+        ("IDEMPOTENCY_HOURS", "99999999999"),
+        ("SIGN_IN_TICKET_S", "inf"),
+        ("THREADS", "100000"),
     ],
 )
 def test_a_value_that_cannot_be_names_its_variable_and_itself(dotenv: Path, name: str, text: str) -> None:
@@ -60,11 +65,28 @@ def test_variables_of_others_are_none_of_our_business(dotenv: Path) -> None:
     assert load_settings({}, {"PATH": "/bin"}, dotenv).settings == Settings()
 
 
+def test_the_file_says_what_it_says(dotenv: Path) -> None:
+    dotenv.write_bytes(b'KVASIR_ADMIN_PASSWORD="a${HOME}b$c"\r\nKVASIR_PORT=9000\r\n')
+    settings = load_settings({}, {}, dotenv).settings
+    assert (settings.admin_password, settings.port) == ("a${HOME}b$c", 9000)
+
+
+def test_a_file_that_cannot_be_read_is_refused(dotenv: Path) -> None:
+    dotenv.write_bytes(b"KVASIR_HOST=gr\xfc\xdfe\n")
+    with pytest.raises(SettingsError, match=r"\.env cannot be read: it is not UTF-8$"):
+        load_settings({}, {}, dotenv)
+
+
 def test_secrets_are_not_shown() -> None:
     settings = Settings(admin_password="hunter2", database_url="postgresql://kvasir:hunter2@db/kvasir")
     assert shown_value("admin_password", settings) == "(set)"
     assert shown_value("admin_password", Settings()) == ""
     assert shown_value("database_url", settings) == "postgresql://kvasir:***@db/kvasir"
+
+
+@pytest.mark.parametrize("url", ["hunter2", "postgresql://kvasir:hunter2@db:port/kvasir"])
+def test_what_is_no_database_url_is_not_shown_at_all(url: str) -> None:
+    assert shown_value("database_url", Settings(database_url=url)) == "(set, but no database URL)"
 
 
 @pytest.mark.parametrize(
@@ -83,3 +105,10 @@ def test_links_lead_where_people_can_go(settings: Settings, url: str) -> None:
 
 def test_without_a_url_the_database_is_a_file_in_the_data_folder(tmp_path: Path) -> None:
     assert Settings(data=tmp_path).effective_database_url == f"sqlite:///{tmp_path}/kvasir.sqlite3"
+
+
+@pytest.mark.parametrize("name", ["50%41", "what?", "a?b=c#d", "größe mit Leer", "[x]@y:z"])
+def test_whatever_the_data_folder_is_called_its_database_lies_in_it(tmp_path: Path, name: str) -> None:
+    url = Settings(data=tmp_path / name).effective_database_url
+    assert make_url(url).database == str(tmp_path / name / "kvasir.sqlite3")
+    assert not make_url(url).query
