@@ -18,7 +18,7 @@ from sqlalchemy import DateTime, Dialect, MetaData, event, make_url, text
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
@@ -52,6 +52,10 @@ SQLITE_AWAY = frozenset(
 
 RETRY_AWAY_S = 2
 """A restart of PostgreSQL takes a few seconds."""
+
+
+class DatabaseUrlError(ValueError):
+    """A database URL that cannot be one of ours."""
 
 
 class DatabaseAway(Unavailable):
@@ -162,12 +166,16 @@ def _away_is_unavailable() -> Iterator[None]:
 
 
 def async_url(url: str) -> URL:
-    """The same database with the driver the server uses. Raises ValueError for any but SQLite and PostgreSQL."""
-    parsed = make_url(url)
+    """The same database with the driver the server uses. Raises DatabaseUrlError for any but SQLite and PostgreSQL."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # Their messages may quote the password.
+        raise DatabaseUrlError("expected a database URL like postgresql://user:password@host/database") from None
     drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
     backend = parsed.drivername.partition("+")[0]
     if backend not in drivers:
-        raise ValueError(f"expected a database URL of sqlite or postgresql, got {backend!r}")
+        raise DatabaseUrlError(f"expected a database URL of sqlite or postgresql, got {backend!r}")
     return parsed.set(drivername=drivers[backend])
 
 

@@ -89,6 +89,9 @@ def locked_connection(url: str) -> Iterator[Connection]:
             database = Path(parsed.database)
             database.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(file_lock(database.with_name(database.name + ".migrate.lock"), wait=True))
+            # What people say is for its owner's eyes, also in a folder that others may look into. SQLite gives the files it
+            # puts beside this one the same rights.
+            database.touch(mode=0o600, exist_ok=True)
         connection = stack.enter_context(_connection(url))
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": ADVISORY_LOCK})

@@ -23,6 +23,7 @@ from app.database import Database, insert_if_absent
 from app.errors import Conflict, InvalidInput, Unauthenticated
 from app.identifiers import UserId, hash_secret, new_id, new_secret
 from app.settings import Settings
+from app.text import require_storable
 
 ADMIN = "admin"
 USERNAME_MAX_CHARS = 64
@@ -148,7 +149,13 @@ class AccountService:
             raise InvalidInput(
                 f"a username is 1 to {USERNAME_MAX_CHARS} letters, digits and . _ @ + -, got {username[:80]!r}"
             )
-        if password is not None and not 0 < len(password.encode(errors="replace")) <= PASSWORD_MAX_BYTES:
+        if name == ADMIN and role is not UserRole.ADMIN:
+            # The link that every start prints signs in whoever has this name.
+            raise InvalidInput(f"the account {ADMIN!r} has the role {UserRole.ADMIN}, got {role}")
+        if (
+            password is not None
+            and not 0 < len(require_storable(password, "the password").encode()) <= PASSWORD_MAX_BYTES
+        ):
             raise InvalidInput(f"a password has 1 to {PASSWORD_MAX_BYTES} bytes")
         user = User(
             id=new_id(),

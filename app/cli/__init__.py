@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from importlib.metadata import version
 
@@ -45,3 +47,18 @@ class LazyGroup(click.Group):
 @click.version_option(version("kvasir-chat"), prog_name="kvasir")
 def main() -> None:
     """Kvasir, a self-hosted chat server that owns both the conversation and its KV cache."""
+    replace_closed_streams()
+
+
+def replace_closed_streams() -> None:
+    """A standard stream that whoever started us has closed reads as empty and takes everything.
+
+    Without this the next file that is opened would get its number, and whatever a library prints would land in it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import re
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -13,7 +15,12 @@ from app.cli.chat_api import ChatApi
 from app.cli.chat_connection import ChatConnection, ConnectionRefused, RequestRefused, is_loopback
 from app.cli.chat_screen import Screen
 from app.cli.chat_terminal import ChatTerminal
-from app.cli.startup import Refused, data_option, read_settings
+from app.cli.startup import Refused, data_option, read_settings, stdin_text
+
+TOKEN = re.compile(r"[!-~]+")
+
+PIPE_ATTEMPTS = 6
+"""Half a minute, as the pauses of ChatConnection go: longer than a restart, and nobody sits at a pipe to end it."""
 
 
 @click.command()
@@ -34,8 +41,9 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
         raise click.UsageError("--username and --token exclude each other.")
     settings = read_settings(data=data)
     url = url or settings.local_url
-    if not url.startswith(("http://", "https://")):
-        raise Refused(f"expected an address that begins with http:// or https://, got {url!r}")
+    _require_address(url)
+    if token is not None and not TOKEN.fullmatch(token):
+        raise Refused("--token is empty, or holds characters that no token has")
     screen = Screen(sys.stdout, sys.stderr)
     piped = not sys.stdin.isatty()
     api = ChatApi(url, token)
@@ -47,12 +55,12 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
         elif username is not None:
             api.log_in(username, _password(piped))
         _require_known(api, url, None if token or username else settings.data)
-        connection = ChatConnection(url, api.token, notice=screen.notice)
+        connection = ChatConnection(url, api.token, notice=screen.notice, attempts=PIPE_ATTEMPTS if piped else None)
         connection.open()
         try:
             terminal = ChatTerminal(api, connection, screen)
             if piped:
-                text = sys.stdin.read().strip()
+                text = stdin_text("the message").strip()
                 if text and not terminal.say(text):
                     raise click.exceptions.Exit(1)
             else:
@@ -65,6 +73,18 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
         raise Refused(str(refusal)) from None
     finally:
         api.close()
+
+
+def _require_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise Refused(f"expected an address that begins with http:// or https://, got {url!r}")
+    if parts.username is not None:
+        raise Refused("the address holds a user name; sign in with --username or --token")
 
 
 def _require_known(api: ChatApi, url: str, data: Path | None) -> None:

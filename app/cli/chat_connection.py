@@ -32,6 +32,7 @@ FRAME_MAX_BYTES = 16 << 20
 
 FINAL_CLOSES = {
     CloseCode.PROTOCOL: "this server speaks another version of the protocol",
+    CloseCode.TOO_LARGE: "this is more than the server takes at once",
     CloseCode.ORIGIN: "the server does not take connections from here",
     CloseCode.UNAUTHENTICATED: "you are not signed in, or not any more",
     CloseCode.FORBIDDEN: "this account may not chat",
@@ -60,7 +61,10 @@ class ResyncRequired(Exception):
 
 
 class ChatConnection:
-    """At most one open socket. `notice` is told of what a person should know, such as a lost connection."""
+    """At most one open socket. `notice` is told of what a person should know, such as a lost connection.
+
+    With `attempts`, so many in a row that fail are the end; without, only a person ends them.
+    """
 
     def __init__(
         self,
@@ -68,11 +72,13 @@ class ChatConnection:
         token: str,
         *,
         notice: Callable[[str], None],
+        attempts: int | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._url = socket_url(url)
         self._token = token
         self._notice = notice
+        self._attempts = attempts
         self._sleep = sleep
         self._socket: ClientConnection | None = None
         self._closing = ExitStack()
@@ -92,6 +98,10 @@ class ChatConnection:
 
         Raises RequestRefused, ConnectionRefused or ResyncRequired.
         """
+        try:
+            content.encode()
+        except UnicodeEncodeError as problem:
+            raise RequestRefused(f"what was typed is not UTF-8 at character {problem.start}") from None
         data = {
             "conversation_id": conversation_id,
             "content": content,
@@ -127,7 +137,8 @@ class ChatConnection:
                     if sent and not may_repeat:
                         raise RequestRefused("the connection was lost before the server answered; see /open")
                     sent = True
-                    socket.send(json.dumps(request))
+                    # Not as ASCII: escapes would make three bytes of one, and a frame has a limit.
+                    socket.send(json.dumps(request, ensure_ascii=False))
                 stop_sent = False
                 while True:
                     if self._stop_wanted and response_id is not None and not stop_sent:
@@ -138,7 +149,7 @@ class ChatConnection:
                         continue
                     failures = 0
                     if response_id is None:
-                        if frame.get("reply_to") == (request or {}).get("id"):
+                        if _answers(frame, request):
                             response_id = _acknowledged(frame)
                             yield frame
                         continue
@@ -158,10 +169,14 @@ class ChatConnection:
             except (ConnectionClosed, InvalidHandshake, OSError) as error:
                 self.close()
                 _raise_if_final(error)
+                if failures == self._attempts:
+                    raise ConnectionRefused(f"the connection was lost, and {failures} attempts failed") from None
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1
                 self._notice(f"The connection was lost; trying again in {pause:g} s.")
                 self._sleep(pause)
+                if self._stop_wanted:
+                    raise RequestRefused("not connected; /open shows the answer when the server is back") from None
 
     def _opened(self, response_id: str | None, last_seq: int) -> ClientConnection:
         """The open socket; a new one says hello and resumes the answer that is being received."""
@@ -215,6 +230,13 @@ def _received(socket: ClientConnection) -> Frame | None:
         return None
     assert isinstance(frame, dict)
     return frame
+
+
+def _answers(frame: Frame, request: Frame | None) -> bool:
+    """Whether this frame is the answer to our request. To what it could not read the server answers without `reply_to`."""
+    if "reply_to" not in frame:
+        return bool(frame["type"] == "error")
+    return request is not None and frame["reply_to"] == request["id"]
 
 
 def _acknowledged(frame: Frame) -> str:

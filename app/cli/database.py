@@ -19,7 +19,7 @@ from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
 from app.cli.startup import Refused, make_data_folder
 from app.clock import utc_now
-from app.database import Database, DatabaseAway, async_url
+from app.database import Database, DatabaseAway, DatabaseUrlError, async_url
 from app.settings import Settings
 from app.sole_server import DatabaseTaken, require_unclaimed
 
@@ -87,12 +87,9 @@ def _as_sentences(settings: Settings) -> Iterator[None]:
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise Refused(f"the database {_shown(settings)} cannot be used: {reason}") from None
-    except ValueError as error:
+    except DatabaseUrlError as error:
         raise Refused(f"KVASIR_DATABASE_URL: {error}") from None
 
 
 def _shown(settings: Settings) -> str:
-    try:
-        return make_url(settings.effective_database_url).render_as_string(hide_password=True)
-    except SQLAlchemyError:
-        return "that KVASIR_DATABASE_URL names"
+    return make_url(settings.effective_database_url).render_as_string(hide_password=True)

@@ -6,6 +6,7 @@ A person who mistyped something never sees a traceback: every command turns what
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,15 @@ def read_settings(**given: object) -> Settings:
         return load_settings({name: value for name, value in given.items() if value is not None}).settings
     except SettingsError as error:
         raise Refused(str(error)) from None
+
+
+def stdin_text(what: str, *, one_line: bool = False) -> str:
+    """Standard input, or its first line without its end. Raises Refused where it is not UTF-8, whatever the locale is."""
+    raw = sys.stdin.buffer.readline().rstrip(b"\r\n") if one_line else sys.stdin.buffer.read()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as problem:
+        raise Refused(f"{what} on standard input is not UTF-8 at byte {problem.start}") from None
 
 
 def make_data_folder(folder: Path) -> None:

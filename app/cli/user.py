@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import click
 
 from app.accounts.models import UserRole
 from app.cli.database import open_accounts, upgrade_database
-from app.cli.startup import Refused, data_option, read_settings
+from app.cli.startup import Refused, data_option, read_settings, stdin_text
 from app.errors import AppError
 from app.identifiers import UserId
 from app.settings import Settings
@@ -35,7 +34,7 @@ def user() -> None:
 def create(name: str, role: str, password_stdin: bool, data: Path | None) -> None:
     """Make the account NAME. The password is asked for twice."""
     if password_stdin:
-        password = sys.stdin.readline().rstrip("\r\n")
+        password = stdin_text("the password", one_line=True)
     else:
         password = click.prompt("Password", hide_input=True, confirmation_prompt="The same again")
     settings = read_settings(data=data)

@@ -155,6 +155,13 @@ def test_a_wrong_token_and_another_servers_data_folder_are_one_sentence(server: 
     assert "--username" in result.stderr
 
 
+def test_a_pipe_that_is_not_utf_8_is_one_sentence(server: ServerProcess, data: Path) -> None:
+    options = ["--url", server.url, "--data", str(data)]
+    result = subprocess.run([*CHAT, *options], input=b"gr\xfc\xdfe", capture_output=True, timeout=60, cwd="/")
+    assert result.returncode == 2
+    assert result.stderr == b"Error: the message on standard input is not UTF-8 at byte 2\n"
+
+
 def test_a_person_talks_lists_opens_and_leaves(server: ServerProcess, data: Path) -> None:
     with terminal("--url", server.url, "--data", str(data)) as chat:
         chat.expect("> ")

@@ -326,3 +326,68 @@ def test_the_sockets_address_follows_from_the_servers(url: str, expected: str) -
 )
 def test_only_this_machine_is_this_machine(url: str, here: bool) -> None:
     assert is_loopback(url) is here
+
+
+def test_a_frame_the_server_cannot_read_is_refused_and_not_waited_for(notices: Notices) -> None:
+    def server(socket: ServerConnection) -> None:
+        greet(socket)
+        expect(socket, "message.create")
+        send(socket, "error", data={"code": "malformed_json", "message": "the frame is not JSON"})
+        for _ in socket:
+            pass
+
+    with scripted(server) as url:
+        connection = notices.connection(url)
+        with pytest.raises(RequestRefused, match="the frame is not JSON"):
+            list(connection.say("c1", "hello"))
+        connection.close()
+
+
+def test_what_is_too_large_for_a_frame_is_not_sent_again_and_again(notices: Notices) -> None:
+    def server(socket: ServerConnection) -> None:
+        greet(socket)
+        expect(socket, "message.create")
+        socket.close(1009)
+
+    with scripted(server) as url:
+        connection = notices.connection(url)
+        with pytest.raises(ConnectionRefused, match="more than the server takes at once"):
+            list(connection.say("c1", "hello"))
+        connection.close()
+    assert notices.pauses == []
+
+
+def test_letters_beyond_ascii_are_sent_as_they_are(notices: Notices) -> None:
+    def server(socket: ServerConnection) -> None:
+        greet(socket)
+        text = str(socket.recv(timeout=5))
+        assert "größer 東京" in text
+        send(socket, "message.created", reply_to=json.loads(text)["id"], response_id="r1", data={})
+        complete(socket, 1)
+        for _ in socket:
+            pass
+
+    with scripted(server) as url:
+        connection = notices.connection(url)
+        assert len(list(connection.say("c1", "größer 東京"))) == 2
+        with pytest.raises(RequestRefused, match="not UTF-8 at character 2"):
+            connection.say("c1", "gr\udcfc")
+        connection.close()
+
+
+def test_a_server_that_stays_away_ends_the_attempts_where_nobody_can(notices: Notices) -> None:
+    connection = ChatConnection(
+        "http://127.0.0.1:1", "secret", notice=notices.sentences.append, attempts=3, sleep=notices.pauses.append
+    )
+    with pytest.raises(ConnectionRefused, match="3 attempts failed"):
+        list(connection.say("c1", "hello"))
+    assert notices.pauses == [0.5, 1, 2]
+
+
+def test_stop_ends_the_waiting_for_a_server_that_is_away(notices: Notices) -> None:
+    def stop_waiting(_seconds: float) -> None:
+        connection.stop()
+
+    connection = ChatConnection("http://127.0.0.1:1", "secret", notice=notices.sentences.append, sleep=stop_waiting)
+    with pytest.raises(RequestRefused, match="not connected"):
+        list(connection.say("c1", "hello"))

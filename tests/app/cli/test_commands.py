@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +27,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def kvasir(*arguments: str, stdin: str = "") -> Result:
     return CliRunner().invoke(main, list(arguments), input=stdin)
+
+
+def environment() -> dict[str, str]:
+    """For a process of its own, which is started in another folder than the checkout."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def refused(*arguments: str, stdin: str = "") -> str:
@@ -101,7 +109,8 @@ def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
     for url, words in [
         ("postgresql://kvasir:hunter2@127.0.0.1:1/kvasir", "Connection refused"),
         ("mysql://kvasir:hunter2@127.0.0.1/kvasir", "expected a database URL of sqlite or postgresql"),
-        ("hunter2", "Could not parse"),
+        ("hunter2", "expected a database URL like"),
+        ("postgresql://kvasir:secret@127.0.0.1:hunter2/kvasir", "expected a database URL like"),
     ]:
         monkeypatch.setenv("KVASIR_DATABASE_URL", url)
         sentence = refused("db", "upgrade")
@@ -117,6 +126,12 @@ def test_a_data_folder_that_cannot_be_is_one_sentence(folder: Path) -> None:
 def test_only_its_owner_may_look_into_a_new_data_folder(folder: Path) -> None:
     kvasir("db", "upgrade")
     assert (folder / "data").stat().st_mode & 0o077 == 0
+
+
+def test_only_its_owner_may_read_the_database_in_a_folder_that_was_there_before(folder: Path) -> None:
+    (folder / "data").mkdir(mode=0o755)
+    kvasir("db", "upgrade")
+    assert (folder / "data/kvasir.sqlite3").stat().st_mode & 0o077 == 0
 
 
 def test_an_account_is_made_with_a_password_from_standard_input(folder: Path) -> None:
@@ -141,6 +156,28 @@ def test_an_empty_password_is_refused(folder: Path) -> None:
     assert "a password has" in refused("user", "create", "ann", "--password-stdin", stdin="\n")
 
 
+def test_a_password_that_is_not_utf_8_is_refused(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["user", "create", "ann", "--password-stdin"], input=b"gr\xfc\xdfe\n")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: the password on standard input is not UTF-8 at byte 2\n"
+
+
+def test_who_is_called_admin_is_one(folder: Path) -> None:
+    """Every start prints a link that signs in as the account of this name."""
+    assert "has the role admin, got user" in refused("user", "create", "Admin", "--password-stdin", stdin="password\n")
+    assert kvasir("user", "create", "admin", "--role", "admin", "--password-stdin", stdin="password\n").exit_code == 0
+
+
+@pytest.mark.parametrize("arguments", [["config"], ["user", "create", "ann", "--password-stdin"], ["chat"]])
+def test_closed_standard_streams_are_no_fault(folder: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-c", "from app.cli import main; main()", *arguments]
+    result = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command], stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    assert "Traceback" not in result.stderr
+    assert result.returncode == (0 if arguments == ["config"] else 2)
+
+
 def test_a_link_signs_in_who_exists(folder: Path) -> None:
     kvasir("user", "create", "ann", "--password-stdin", stdin="correct horse\n")
     result = kvasir("user", "link", "Ann")
@@ -156,6 +193,18 @@ def test_chat_says_what_it_needs(folder: Path) -> None:
     assert "no Kvasir server answers at http://127.0.0.1:1/" in refused(
         "chat", "--url", "http://127.0.0.1:1", "--token", "secret", stdin="hello"
     )
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:port"])
+def test_chat_refuses_what_is_no_address(folder: Path, url: str) -> None:
+    assert "expected an address" in refused("chat", "--url", url, "--token", "secret", stdin="hello")
+
+
+def test_chat_repeats_no_secret(folder: Path) -> None:
+    assert "hunter2" not in refused("chat", "--url", "http://ann:hunter2@127.0.0.1:1", "--token", "x", stdin="hello")
+    for token in ("", "hunter2\n", "hunter2 ü"):
+        assert "--token is empty, or holds" in (sentence := refused("chat", "--token", token, stdin="hello"))
+        assert "hunter2" not in sentence
 
 
 def test_models_are_listed_and_a_wrong_name_is_one_sentence(folder: Path) -> None:
