@@ -21,6 +21,10 @@ from tests.support.killable_server import KillableServer
 pytestmark = pytest.mark.slow
 
 DRAIN_S = 1.0
+LONG_DRAIN_S = 60.0
+
+PATIENCE_S = 10.0
+"""What a busy machine may take on top; all of it is far less than the drain that would be waited for by mistake."""
 
 
 async def token_and_conversation(data: Path, url: str) -> tuple[str, str]:
@@ -53,7 +57,7 @@ async def test_sigterm_lets_answers_finish_or_keeps_what_they_have(
             frames = [json.loads(text) async for text in socket]
         assert socket.close_code == 1001
     assert await ending == 0
-    assert time.monotonic() - began < DRAIN_S + 2
+    assert time.monotonic() - began < DRAIN_S + PATIENCE_S
     assert frames[-2]["type"] == f"response.{status}"
     assert frames[-1]["type"] == "session.closed"
     shown = "".join(frame["data"]["text"] for frame in frames if "delta" in frame["type"])
@@ -67,7 +71,7 @@ async def test_sigterm_lets_answers_finish_or_keeps_what_they_have(
 
 
 async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path, sqlite_url: str) -> None:
-    settings = Settings(data=tmp_path, database_url=sqlite_url, drain_s=60)
+    settings = Settings(data=tmp_path, database_url=sqlite_url, drain_s=LONG_DRAIN_S)
     token, conversation = await token_and_conversation(tmp_path, sqlite_url)
     server = KillableServer(settings, words=100_000, delay_s=0.002)
     url = await server.serves()
@@ -81,7 +85,7 @@ async def test_a_second_signal_ends_the_process_at_once(tmp_path: Path, sqlite_u
         assert (await client.get("/readyz")).status_code == 503
     began = time.monotonic()
     assert await asyncio.to_thread(server.end, signal.SIGTERM) == -signal.SIGTERM
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < LONG_DRAIN_S / 2
     await first
 
 
@@ -90,5 +94,5 @@ async def test_a_server_that_does_nothing_ends_at_once(tmp_path: Path, sqlite_ur
     await server.serves()
     began = time.monotonic()
     assert await asyncio.to_thread(server.end, signal.SIGINT) == 0
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < PATIENCE_S
     assert list((tmp_path / "journal").iterdir()) == []

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -32,6 +33,7 @@ class KillableServer:
         self._process = context.Process(target=_serve, args=(settings, words, delay_s, theirs), daemon=True)
         self._process.start()
         theirs.close()
+        self._closing = threading.Lock()
         self.url: str | None = None
 
     async def serves(self) -> str:
@@ -49,8 +51,10 @@ class KillableServer:
         """Send a signal and wait; the exit code, negative for a signal."""
         if self._process.is_alive() and self._process.pid is not None:
             os.kill(self._process.pid, how)
-        self._process.join(PATIENCE_S)
-        self._news.close()
+        with self._closing:
+            # Two threads may end one process, by two signals.
+            self._process.join(PATIENCE_S)
+            self._news.close()
         return self._process.exitcode
 
 
