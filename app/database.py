@@ -166,7 +166,7 @@ def _away_is_unavailable() -> Iterator[None]:
 
 
 def async_url(url: str) -> URL:
-    """The same database with the driver the server uses. Raises DatabaseUrlError for any but SQLite and PostgreSQL."""
+    """The same database with the driver the server uses. Raises DatabaseUrlError for any but PostgreSQL and files of SQLite."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -176,6 +176,9 @@ def async_url(url: str) -> URL:
     backend = parsed.drivername.partition("+")[0]
     if backend not in drivers:
         raise DatabaseUrlError(f"expected a database URL of sqlite or postgresql, got {backend!r}")
+    if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
+        # Each of our connections would see a memory of its own.
+        raise DatabaseUrlError("expected a file, as in sqlite:///path/to/kvasir.sqlite3")
     return parsed.set(drivername=drivers[backend])
 
 

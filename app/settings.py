@@ -38,7 +38,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: Annotated[str, Meta(description="Address to listen on")] = "127.0.0.1"
     port: Annotated[Port, Meta(description="Port to listen on; 0 takes a free one")] = 8080
     public_url: Annotated[
-        str, Meta(description="Address people open, where it is not http://HOST:PORT (behind a proxy)")
+        str,
+        Meta(
+            pattern=r"^(https?://[^/\s]+/?)?$",
+            description="Address people open, where it is not http://HOST:PORT (behind a proxy)",
+        ),
     ] = ""
     allowed_origins: Annotated[
         str, Meta(description="Other origins whose pages may use the cookie, comma separated; the own one always may")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 from alembic.util import CommandError
 from sqlalchemy import make_url
@@ -51,12 +52,8 @@ def require_database(settings: Settings) -> None:
     """Looking at a SQLite file that is not there would make it. Raises Refused."""
     with _as_sentences(settings):
         url = async_url(settings.effective_database_url)
-    if (
-        url.get_backend_name() == "sqlite"
-        and url.database
-        and not (path := settings.data.joinpath(url.database)).exists()
-    ):
-        raise Refused(f"there is no database at {path}; `kvasir serve` or `kvasir db upgrade` makes it")
+    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
+        raise Refused(f"there is no database at {url.database}; `kvasir serve` or `kvasir db upgrade` makes it")
 
 
 @asynccontextmanager
@@ -87,6 +84,8 @@ def _as_sentences(settings: Settings) -> Iterator[None]:
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise Refused(f"the database {_shown(settings)} cannot be used: {reason}") from None
+    except OSError as error:
+        raise Refused(f"the database {_shown(settings)} cannot be used: {error.filename}: {error.strerror}") from None
     except DatabaseUrlError as error:
         raise Refused(f"KVASIR_DATABASE_URL: {error}") from None
 

@@ -14,8 +14,8 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. Connections wait in it until the server accepts. Raises Refused."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise Refused(f"{host} is no address of this machine: {error.strerror}") from None
+    except (OSError, UnicodeError) as error:
+        raise Refused(f"{host!r} is no address of this machine: {getattr(error, 'strerror', error)}") from None
     family, kind, protocol, _, address = addresses[0]
     listener = socket.socket(family, kind, protocol)
     try:

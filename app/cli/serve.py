@@ -22,6 +22,7 @@ from app.cli.fetched_engine import FetchedEngine
 from app.cli.listen import listen
 from app.cli.pull_progress import PullProgress
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
+from app.errors import InvalidInput
 from app.identifiers import UserId
 from app.operations.logging import configure_logging
 from app.server import Server
@@ -80,7 +81,10 @@ def _require_plausible_model(settings: Settings) -> None:
 async def _serve(settings: Settings, listener: socket.socket) -> str | None:
     """Serve until told to end; why it had to end by itself, as a sentence."""
     async with open_accounts(settings) as accounts:
-        admin = await accounts.ensure_admin()
+        try:
+            admin = await accounts.ensure_admin()
+        except InvalidInput as problem:
+            raise Refused(f"KVASIR_ADMIN_PASSWORD: {problem.detail}") from None
         ticket = await accounts.make_sign_in_ticket(UserId(admin.id))
     click.echo(f"Sign in: {settings.base_url}/?ticket={ticket}")
 

@@ -75,9 +75,9 @@ def check_port(settings: Settings) -> Finding:
     where = f"{host}:{port}"
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         return wrong(
-            "port", f"{host} is no address of this machine: {error}", "Set KVASIR_HOST to 127.0.0.1 or 0.0.0.0."
+            "port", f"{host!r} is no address of this machine: {error}", "Set KVASIR_HOST to 127.0.0.1 or 0.0.0.0."
         )
     family, kind, protocol, _, address = addresses[0]
     with socket.socket(family, kind, protocol) as probe:

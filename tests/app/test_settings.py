@@ -45,6 +45,8 @@ def test_a_switch_is_written_in_any_usual_way(dotenv: Path, text: str, value: bo
         ("IDEMPOTENCY_HOURS", "99999999999"),
         ("SIGN_IN_TICKET_S", "inf"),
         ("THREADS", "100000"),
+        ("PUBLIC_URL", "chat.example"),
+        ("PUBLIC_URL", "https://"),
     ],
 )
 def test_a_value_that_cannot_be_names_its_variable_and_itself(dotenv: Path, name: str, text: str) -> None:

@@ -109,6 +109,9 @@ def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
     for url, words in [
         ("postgresql://kvasir:hunter2@127.0.0.1:1/kvasir", "Connection refused"),
         ("mysql://kvasir:hunter2@127.0.0.1/kvasir", "expected a database URL of sqlite or postgresql"),
+        ("sqlite:///data/kvasir.sqlite3/x", "data/kvasir.sqlite3: File exists"),
+        ("sqlite://", "expected a file"),
+        ("sqlite:///:memory:", "expected a file"),
         ("hunter2", "expected a database URL like"),
         ("postgresql://kvasir:secret@127.0.0.1:hunter2/kvasir", "expected a database URL like"),
     ]:
@@ -116,6 +119,22 @@ def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
         sentence = refused("db", "upgrade")
         assert words in sentence
         assert "hunter2" not in sentence
+
+
+def test_a_database_is_looked_for_where_it_was_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVASIR_DATABASE_URL", "sqlite:///mine.sqlite3")
+    assert kvasir("db", "upgrade").exit_code == 0
+    assert kvasir("db", "check").exit_code == 0
+    assert (folder / "mine.sqlite3").exists()
+
+
+def test_a_password_of_the_settings_that_cannot_be_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVASIR_ADMIN_PASSWORD", "x" * 1025)
+    result = kvasir("serve", "--port", "0")
+    assert result.exit_code == 2
+    assert "Error: KVASIR_ADMIN_PASSWORD: a password has 1 to 1024 bytes" in result.stderr
 
 
 def test_a_data_folder_that_cannot_be_is_one_sentence(folder: Path) -> None:

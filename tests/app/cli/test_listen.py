@@ -23,7 +23,7 @@ def test_a_port_in_use_is_refused_with_what_to_do() -> None:
     listen("127.0.0.1", port).close()
 
 
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1", "", "a..b", "x" * 64])
 def test_an_address_of_somebody_else_is_refused(host: str) -> None:
     with pytest.raises(Refused):
         listen(host, 0)
