@@ -6,7 +6,7 @@ import { Refusal, Unreachable } from "../../web/js/api.js";
 import { Chat } from "../../web/js/chat.js";
 import { Commands } from "../../web/js/commands.js";
 import { Outbox } from "../../web/js/outbox.js";
-import { initialState } from "../../web/js/state.js";
+import { GONE, initialState } from "../../web/js/state.js";
 import { Store } from "../../web/js/store.js";
 import { answer, delta, frame, listing, MemoryStorage, question } from "./support.js";
 
@@ -94,7 +94,7 @@ test("a frame of an unknown type is passed over", () => {
 test("a conversation that is gone leaves the list and says so", async () => {
   const { chat, store } = made({ replies: { messages: () => new Refusal(404, "not_found", "There is none.", null) } });
   await chat.load("c1");
-  assert.equal(store.state.problem, "This conversation does not exist any more.");
+  assert.equal(store.state.problem, GONE);
   assert.equal(store.state.transcripts.size, 0);
 });
 
@@ -105,9 +105,9 @@ test("a conversation that is deleted on another device leaves the list and says 
   await chat.load("c1");
   chat.receive({ type: "conversation.updated", conversation_id: "c1", data: { deleted: true } });
   assert.deepEqual(store.state.list.items, []);
-  assert.equal(store.state.problem, "This conversation does not exist any more.");
+  assert.equal(store.state.problem, GONE);
   chat.receive({ type: "response.cancelled", conversation_id: "c1", response_id: "r1", seq: 5, data: {} });
-  assert.equal(store.state.problem, "This conversation does not exist any more.");
+  assert.equal(store.state.problem, GONE);
 });
 
 test("a sign-in that has ended ends the page's, and an unreachable server does not", async () => {
@@ -174,4 +174,33 @@ test("the end of an answer is announced, the growing of it is not", async () => 
   assert.equal(store.state.announcement, "");
   chat.receive(frame("response.completed", 5, { usage: null }));
   assert.equal(store.state.announcement, "Answer complete. one two");
+});
+
+test("another answer is asked for once, however often the button is pressed", async () => {
+  const accepted = { response: { id: "r2", message_id: "a2", parent_id: "q1", status: "queued" } };
+  const { commands, chat, calls } = made({ replies: { regenerate: () => accepted } });
+  await chat.load("c1");
+  const old = chat.transcript("c1").messages.get("a1");
+  await Promise.all([commands.regenerate(old), commands.regenerate(old)]);
+  assert.equal(calls.filter(([name]) => name === "regenerate").length, 1);
+  await commands.regenerate(old);
+  assert.equal(calls.filter(([name]) => name === "regenerate").length, 2);
+});
+
+test("what is written in a conversation that is gone begins a new one", async () => {
+  const { commands, chat, store } = made();
+  await chat.load("c1");
+  chat.receive({ type: "conversation.updated", conversation_id: "c1", data: { deleted: true } });
+  assert.equal(store.state.problem, GONE);
+  commands.send("still to be said");
+  assert.deepEqual([store.state.currentId, store.state.problem], [null, null]);
+  assert.deepEqual(store.state.unsent.map(({ content, conversation_id }) => [content, conversation_id]), [["still to be said", null]]);
+});
+
+test("what was not sent goes with the conversation it was for", async () => {
+  const { commands, chat, store } = made({ replies: { deleteConversation: () => null } });
+  commands.send("never arrived");
+  commands.putDraft("c1", "half a thought");
+  await commands.remove({ id: "c1" });
+  assert.deepEqual([store.state.unsent, chat.outbox.draft("c1")], [[], ""]);
 });

@@ -32,6 +32,18 @@ test("reading the first page again shows what is new, drops what is gone, and ke
   assert.deepEqual(ids(list), ["c10"]);
 });
 
+test("an old conversation that came in by itself does not hide those between it and the first page", () => {
+  const page = { items: [conversation(9), conversation(8)], next_cursor: "8" };
+  let list = withConversation(EMPTY_LIST, conversation(1));
+  list = withPage(list, page, { isFirst: true });
+  assert.deepEqual([ids(list), list.cursor], [["c9", "c8", "c1"], "8"]);
+  list = withPage(list, { items: [conversation(7), conversation(1)], next_cursor: null }, { isFirst: false });
+  assert.deepEqual([ids(list), list.cursor], [["c9", "c8", "c7", "c1"], null]);
+  // Another device has begun more conversations than a page holds: the new page and what was there do not meet.
+  list = withPage(list, { items: [conversation(20), conversation(19)], next_cursor: "19" }, { isFirst: true });
+  assert.equal(list.cursor, "19");
+});
+
 test("a change moves a conversation to the top, and an older view of it changes nothing", () => {
   let list = withPage(EMPTY_LIST, { items: [conversation(9), conversation(8)], next_cursor: null }, { isFirst: true });
   list = withConversation(list, conversation(8, { version: 2, updated_at: "2026-03-11T00:00:00Z", title: "new" }));

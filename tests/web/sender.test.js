@@ -120,6 +120,19 @@ test("an overloaded server is asked again after the time it names", async () => 
   assert.equal(server.rows.length, 1);
 });
 
+test("what waits says why, and what was taken back meanwhile does not come back", async () => {
+  const { outbox, sender, write, clock, server } = made([new Refusal(503, "busy", "The database is away.", 30), new Refusal(503, "busy", "Still away.", 30)]);
+  write("one");
+  await sender.flush();
+  assert.deepEqual(outbox.messages().map(({ delayed, refused }) => [delayed, refused]), [["The database is away.", null]]);
+  const trying = sender.flush();
+  outbox.remove("id-one");
+  await trying;
+  assert.deepEqual(outbox.messages(), []);
+  clock.advance(31_000);
+  assert.deepEqual(server.rows, []);
+});
+
 test("a server that fails each time is not asked for ever", async () => {
   const { outbox, sender, write, settle } = made(Array.from({ length: 5 }, () => new Refusal(500, "internal_error", "It broke.", null)));
   write("one");

@@ -12,6 +12,24 @@ function areStylesThere() {
   return [...document.querySelectorAll("link[rel=stylesheet]")].every((link) => /** @type {HTMLLinkElement} */ (link).sheet);
 }
 
+/** With cookies blocked, nobody can sign in either. */
+function isStorageBlocked() {
+  try {
+    void [sessionStorage.length, localStorage.length];
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+const BLOCKED = "This browser does not let Kvasir store anything. Allow cookies and site data for this address, then reload the page.";
+
+if (isStorageBlocked()) {
+  const place = document.querySelector(".not-loaded");
+  if (place) place.textContent = BLOCKED;
+  throw new Error(BLOCKED);
+}
+
 try {
   await import("./app.js");
   if (!areStylesThere()) throw new Error("a style sheet did not load");

@@ -17,7 +17,8 @@
 
 import { Refusal } from "./api.js";
 import { withConversation, withoutConversation, withPage } from "./conversations.js";
-import { isFinal } from "./message.js";
+import { isFinal, spoken } from "./message.js";
+import { GONE } from "./state.js";
 import * as transcripts from "./transcript.js";
 import { shownPath } from "./tree.js";
 
@@ -254,7 +255,7 @@ export class Chat {
    */
   gone(conversationId) {
     this.forget(conversationId);
-    if (this.store.state.currentId === conversationId) this.store.set({ problem: "This conversation does not exist any more." });
+    if (this.store.state.currentId === conversationId) this.store.set({ problem: GONE });
   }
 
   /** @param {string} conversationId */
@@ -297,14 +298,4 @@ export class Chat {
 /** @param {unknown} problem */
 function sentence(problem) {
   return problem instanceof Error ? problem.message : String(problem);
-}
-
-/**
- * What a screen reader says when an answer has ended.
- *
- * @param {import("./wire.d.ts").Message} message
- */
-function spoken(message) {
-  const outcome = { completed: "Answer complete.", cancelled: "Answer stopped.", incomplete: "Answer cut at its limit." };
-  return `${outcome[/** @type {keyof typeof outcome} */ (message.status)] ?? "The answer did not end well."} ${message.content}`;
 }

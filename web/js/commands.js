@@ -7,6 +7,7 @@
  */
 
 import { newId } from "./ids.js";
+import { GONE } from "./state.js";
 import { withLeaf } from "./transcript.js";
 import { newestBelow } from "./tree.js";
 
@@ -18,6 +19,8 @@ export class Commands {
   constructor(chat, now) {
     this.chatOrNull = chat;
     this.now = now;
+    /** @type {Set<string>} questions that another answer has just been asked for */
+    this.regenerating = new Set();
   }
 
   get chat() {
@@ -32,6 +35,7 @@ export class Commands {
 
   /** @param {string} content */
   send(content) {
+    if (this.state.problem === GONE) this.open(null);
     const { currentId } = this.state;
     const { leafId, newestId } = currentId === null ? { leafId: null, newestId: null } : this.chat.transcript(currentId);
     // At the newest end the server knows best what comes before; on an older branch the page says so.
@@ -96,11 +100,14 @@ export class Commands {
   async regenerate(answer) {
     const { currentId } = this.state;
     const parentId = answer.parent_id;
-    if (currentId === null || parentId === null) return;
+    // The second press of a double click is not a wish for two more answers.
+    if (currentId === null || parentId === null || this.regenerating.has(parentId)) return;
     const key = newId();
+    this.regenerating.add(parentId);
     await this.chat.attempt(async () => {
       this.chat.accepted(currentId, await this.chat.api.regenerate(currentId, parentId, key), { isMine: true });
     });
+    this.regenerating.delete(parentId);
   }
 
   /** @param {Message} answer */
@@ -145,7 +152,8 @@ export class Commands {
     await this.chat.attempt(async () => {
       await this.chat.api.deleteConversation(conversation.id);
       this.chat.forget(conversation.id);
-      this.chat.outbox.putDraft(conversation.id, "");
+      this.chat.outbox.forget(conversation.id);
+      this.chat.outboxChanged();
       if (this.state.currentId === conversation.id) this.open(null);
       this.chat.outside.tellTabs("conversations");
     });

@@ -15,7 +15,9 @@
 export const EMPTY_LIST = { items: [], cursor: null, isLoaded: false };
 
 /**
- * A page of the list. The first one replaces what it covers, so that what was deleted elsewhere goes.
+ * A page of the list. The first one replaces what it covers, so that what was deleted elsewhere goes. What lies further below
+ * is kept; the list goes on behind it only where the two meet, because an old conversation may also have come in by itself,
+ * from a bookmark, and between it and the page there are others.
  *
  * @param {ConversationList} list
  * @param {Listing<Conversation>} page
@@ -27,9 +29,10 @@ export function withPage(list, page, { isFirst }) {
   const oldest = page.items.at(-1)?.updated_at;
   const isBelow = (/** @type {Conversation} */ item) => oldest !== undefined && item.updated_at < oldest;
   const kept = page.next_cursor === null ? [] : list.items.filter(isBelow);
+  const doMeet = list.isLoaded && kept.length > 0 && list.items.some((item) => item.id === page.items.at(-1)?.id);
   return {
     items: ordered([...page.items, ...kept]),
-    cursor: kept.length > 0 ? list.cursor : page.next_cursor,
+    cursor: doMeet ? list.cursor : page.next_cursor,
     isLoaded: true,
   };
 }
@@ -62,14 +65,14 @@ export function withoutConversation(list, id) {
  * @returns {{title: string, items: Conversation[]}[]}
  */
 export function byAge(items, now) {
-  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
-  const dayMs = 86_400_000;
+  // Not every day has 24 hours: the calendar counts back, not the clock.
+  const midnight = (/** @type {number} */ daysAgo) => new Date(now.getFullYear(), now.getMonth(), now.getDate() - daysAgo).getTime();
   /** @type {[string, number][]} */
   const sections = [
-    ["Today", midnight],
-    ["Yesterday", midnight - dayMs],
-    ["Last seven days", midnight - 6 * dayMs],
-    ["Last thirty days", midnight - 29 * dayMs],
+    ["Today", midnight(0)],
+    ["Yesterday", midnight(1)],
+    ["Last seven days", midnight(6)],
+    ["Last thirty days", midnight(29)],
     ["Earlier", Number.NEGATIVE_INFINITY],
   ];
   const sectionOf = (/** @type {Conversation} */ item) =>

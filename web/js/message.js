@@ -91,3 +91,13 @@ export function placeholder(response) {
 export function union(known, more) {
   return more.every((id) => known.includes(id)) ? [...known] : [...new Set([...known, ...more])];
 }
+
+/**
+ * What a screen reader says when an answer has ended.
+ *
+ * @param {Message} message
+ */
+export function spoken({ status, content }) {
+  const outcome = { completed: "Answer complete.", cancelled: "Answer stopped.", incomplete: "Answer cut at its limit." };
+  return `${outcome[/** @type {keyof typeof outcome} */ (status)] ?? "The answer did not end well."} ${content}`;
+}

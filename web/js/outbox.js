@@ -50,6 +50,16 @@ export class Outbox {
     else this.storage.setItem(key, text);
   }
 
+  /**
+   * What was typed for a conversation goes with it.
+   *
+   * @param {string} conversationId
+   */
+  forget(conversationId) {
+    this.putDraft(conversationId, "");
+    for (const one of this.messages()) if (one.conversation_id === conversationId) this.remove(one.client_message_id);
+  }
+
   /** Forgets all of this person's words, when they sign out. */
   clear() {
     for (const key of this.keys("")) this.storage.removeItem(key);

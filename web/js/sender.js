@@ -98,6 +98,18 @@ export class Sender {
   }
 
   /**
+   * Says at the message what has become of it, unless the person has taken it back meanwhile.
+   *
+   * @param {Unsent} unsent
+   * @param {Partial<Unsent>} change
+   */
+  note(unsent, change) {
+    const stored = this.outbox.messages().find((one) => one.client_message_id === unsent.client_message_id);
+    if (stored) this.outbox.put({ ...stored, ...change });
+    this.outside.onChange();
+  }
+
+  /**
    * @param {Unsent} unsent
    * @param {unknown} problem
    */
@@ -111,12 +123,11 @@ export class Sender {
       const isPassing = PASSING_STATUSES.has(problem.status) && !(problem.status === 500 && this.failures > SERVER_ERRORS_MAX);
       if (!isPassing) {
         this.failures = 0;
-        const stored = this.outbox.messages().find((one) => one.client_message_id === unsent.client_message_id);
-        if (stored) this.outbox.put({ ...stored, refused: problem.detail });
-        this.outside.onChange();
+        this.note(unsent, { refused: problem.detail });
         return true;
       }
     }
+    this.note(unsent, { delayed: problem instanceof Error ? problem.message : String(problem) });
     const retryAfterS = problem instanceof Refusal ? problem.retryAfterS : null;
     const waitMs = Math.max((retryAfterS ?? 0) * 1000, backoffMs(this.failures, this.outside.random));
     this.timer = this.outside.setTimer(() => void this.flush(), waitMs);

@@ -9,6 +9,9 @@
 
 import { EMPTY_LIST } from "./conversations.js";
 
+/** The `problem` of a conversation that was deleted, here or elsewhere, or never was. */
+export const GONE = "This conversation does not exist any more. What you write here begins a new one.";
+
 /**
  * `currentId` is the conversation that is shown, null a new one, which `threadId` names until it has an id. `problem` says
  * why it cannot be shown. `notice` is one sentence for a moment; `announcement` is for screen readers only.

@@ -115,4 +115,6 @@ export interface Unsent {
   created_at: number;
   /** Why the server refused it; null while it waits to be sent. */
   refused: string | null;
+  /** Why the last try to send it did not succeed; it goes on waiting. */
+  delayed?: string;
 }

@@ -12,7 +12,9 @@ import { AnswerState, endedBadly } from "./answer_state.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icon.js";
+import { useKeepSelection } from "./keep_selection.js";
 import { Markdown } from "./markdown_view.js";
+import { focusComposer } from "./textarea.js";
 
 /**
  * @typedef {object} Props
@@ -32,7 +34,12 @@ export const Answer = memo(
     useLayoutEffect(() => {
       if (body.current) body.current.rawText = message.content;
     });
+    useKeepSelection(body);
     const isOver = isFinal(message);
+    const regenerate = () => {
+      void commands.regenerate(message);
+      focusComposer();
+    };
     return html`
       <article
         class="message from-assistant"
@@ -45,7 +52,7 @@ export const Answer = memo(
         <div class="prose ${isOver ? "" : "is-growing"}" ref=${body}>
           <${Markdown} text=${message.content} isGrowing=${!isOver} />
         </div>
-        <${AnswerState} message=${message} isConnected=${isConnected} onRegenerate=${() => commands.regenerate(message)} />
+        <${AnswerState} message=${message} isConnected=${isConnected} onRegenerate=${regenerate} />
         ${isOver &&
         html`
           <div class="actions">
@@ -58,7 +65,7 @@ export const Answer = memo(
                 class="icon-button"
                 aria-label="Regenerate answer"
                 title="Regenerate answer"
-                onClick=${() => commands.regenerate(message)}
+                onClick=${regenerate}
               >
                 <${Icon} name="refresh" />
               </button>

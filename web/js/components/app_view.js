@@ -148,7 +148,10 @@ function useDrawer() {
   useEffect(() => {
     if (!isOpen) return undefined;
     /** @type {HTMLElement | null} */ (document.querySelector("#sidebar button"))?.focus();
-    const keyDown = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close();
+    const keyDown = (/** @type {KeyboardEvent} */ event) => {
+      // A dialog over the drawer is nearer.
+      if (event.key === "Escape" && !document.querySelector("dialog[open]")) close();
+    };
     document.addEventListener("keydown", keyDown);
     return () => {
       document.removeEventListener("keydown", keyDown);

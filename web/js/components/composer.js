@@ -8,7 +8,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import { Icon, StopIcon } from "./icon.js";
-import { fitHeight, isSendKey } from "./textarea.js";
+import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /**
  * @typedef {object} Props
@@ -29,8 +29,7 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
   };
   useLayoutEffect(() => {
     setText(commands.draft(conversationId));
-    // On a phone the keyboard would cover what was just opened.
-    if (matchMedia("(pointer: fine)").matches) area.current?.focus();
+    focusComposer();
   }, [conversationId]);
   useEffect(() => {
     if (!takenBack) return;
@@ -71,7 +70,7 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
             title="Stop answering (Esc)"
             onClick=${() => {
               commands.stop(running);
-              area.current?.focus();
+              focusComposer();
             }}
           >
             <${StopIcon} />

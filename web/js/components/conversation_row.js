@@ -24,6 +24,13 @@ const TITLE_CHARS_MAX = 200;
 export const ConversationRow = memo(
   /** @param {Props} props */ ({ conversation, isCurrent, commands, onChosen, onRemove }) => {
     const [isRenaming, setRenaming] = useState(false);
+    const renameButton = useRef(/** @type {HTMLButtonElement | null} */ (null));
+    const wasRenaming = useRef(false);
+    useLayoutEffect(() => {
+      // Back to where it began, unless a click has taken the focus elsewhere.
+      if (wasRenaming.current && !isRenaming && document.activeElement === document.body) renameButton.current?.focus();
+      wasRenaming.current = isRenaming;
+    }, [isRenaming]);
     const title = conversation.title || "New conversation";
     if (isRenaming) {
       return html`<li class="row"><${TitleEditor} conversation=${conversation} commands=${commands} onDone=${() => setRenaming(false)} /></li>`;
@@ -32,7 +39,14 @@ export const ConversationRow = memo(
       <li class="row ${isCurrent ? "is-current" : ""}">
         <a href=${hashOf(conversation.id)} dir="auto" aria-current=${isCurrent ? "page" : null} title=${title} onClick=${onChosen}>${title}</a>
         <span class="row-buttons">
-          <button type="button" class="icon-button" aria-label=${`Rename: ${title}`} title="Rename" onClick=${() => setRenaming(true)}>
+          <button
+            ref=${renameButton}
+            type="button"
+            class="icon-button"
+            aria-label=${`Rename: ${title}`}
+            title="Rename"
+            onClick=${() => setRenaming(true)}
+          >
             <${Icon} name="pencil" />
           </button>
           <button type="button" class="icon-button" aria-label=${`Delete: ${title}`} title="Delete" onClick=${() => onRemove(conversation)}>

@@ -152,7 +152,7 @@ function list(token, depth) {
   const items = token.items.map(
     (item) => html`<li dir="auto" class=${item.task ? "task" : null}>${blockViews(item.tokens, depth + 1)}</li>`,
   );
-  return token.ordered ? html`<ol start=${token.start || 1}>${items}</ol>` : html`<ul>${items}</ul>`;
+  return token.ordered ? html`<ol start=${token.start === "" ? 1 : token.start}>${items}</ol>` : html`<ul>${items}</ul>`;
 }
 
 /**
@@ -193,7 +193,7 @@ function CodeBlock({ text, label }) {
         <span>${label || "text"}</span>
         <${CopyButton} text=${text} label="Copy code" />
       </figcaption>
-      <pre dir="ltr" tabindex="0" aria-label=${label ? `${label} code` : "Code"}><code>${text}</code></pre>
+      <pre dir="ltr" role="group" tabindex="0" aria-label=${label ? `${label} code` : "Code"}><code>${text}</code></pre>
     </figure>
   `;
 }

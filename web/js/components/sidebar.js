@@ -12,6 +12,7 @@ import { html, memo } from "../html.js";
 import { ConfirmDialog } from "./confirm_dialog.js";
 import { ConversationRow } from "./conversation_row.js";
 import { Icon, Mark } from "./icon.js";
+import { focusComposer } from "./textarea.js";
 
 /**
  * @typedef {object} Props
@@ -26,9 +27,11 @@ import { Icon, Mark } from "./icon.js";
 export const Sidebar = memo(
   /** @param {Props} props */ ({ list, currentId, username, commands, onChosen, onSignOut }) => {
     const [doomed, setDoomed] = useState(/** @type {Conversation | null} */ (null));
-    const remove = () => {
-      if (doomed) void commands.remove(doomed);
+    const remove = async () => {
       setDoomed(null);
+      if (doomed) await commands.remove(doomed);
+      // The button that was pressed goes with its row.
+      focusComposer();
     };
     const startNew = () => {
       commands.open(null);

@@ -4,7 +4,7 @@
  * @import { Session } from "../session.js"
  */
 
-import { useState } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import { Mark } from "./icon.js";
 
@@ -12,6 +12,9 @@ import { Mark } from "./icon.js";
 export function SignIn({ session, notice }) {
   const [problem, setProblem] = useState(/** @type {string | null} */ (null));
   const [isBusy, setBusy] = useState(false);
+  const name = useRef(/** @type {HTMLInputElement | null} */ (null));
+  // The attribute autofocus works once per page, and this form comes back when a sign-in has ended.
+  useLayoutEffect(() => name.current?.focus(), []);
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const fields = new FormData(/** @type {HTMLFormElement} */ (event.target));
@@ -27,7 +30,7 @@ export function SignIn({ session, notice }) {
         ${notice !== null && html`<p class="sign-in-notice" role="status">${notice}</p>`}
         <label class="field">
           <span>Name</span>
-          <input name="username" autocomplete="username" autocapitalize="none" spellcheck=${false} required autofocus maxlength="64" />
+          <input ref=${name} name="username" autocomplete="username" autocapitalize="none" spellcheck=${false} required maxlength="64" />
         </label>
         <label class="field">
           <span>Password</span>

@@ -1,4 +1,4 @@
-/** What the composer and the editor of a message have in common. */
+/** What the composer and the editor of a message have in common, and the way of the focus between them. */
 
 /**
  * Makes a text area as high as its text; the style sheet sets the limit.
@@ -18,4 +18,12 @@ export function fitHeight(area) {
  */
 export function isSendKey(event) {
   return event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing && event.keyCode !== 229;
+}
+
+/**
+ * Whoever works by keyboard goes on in the composer when what they pressed is gone. Not by finger: there the focus brings up a
+ * keyboard that covers what was asked for.
+ */
+export function focusComposer() {
+  if (matchMedia("(pointer: fine)").matches) document.getElementById("composer")?.focus();
 }

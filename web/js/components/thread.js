@@ -14,6 +14,7 @@ import { runningAnswer, shownPath, siblingsOf } from "../tree.js";
 import { Answer } from "./answer.js";
 import { Composer } from "./composer.js";
 import { Icon, Mark } from "./icon.js";
+import { useKeepPlace } from "./keep_place.js";
 import { useStickToBottom } from "./stick_to_bottom.js";
 import { UnsentMessage } from "./unsent_message.js";
 import { UserMessage } from "./user_message.js";
@@ -29,6 +30,7 @@ export function Thread({ state, commands }) {
   const running = runningAnswer(path);
   const [takenBack, setTakenBack] = useState(/** @type {{text: string} | null} */ (null));
   const { frame, onScroll, toBottom, isAway } = useStickToBottom(state, currentId);
+  useKeepPlace(frame, path[0]?.id ?? null);
   useStopKey(running, commands);
 
   const takeBack = (/** @type {Unsent} */ unsent) => {
@@ -40,16 +42,17 @@ export function Thread({ state, commands }) {
   const isConnected = state.connection === "open";
   return html`
     <div class="thread" ref=${frame} onScroll=${onScroll} tabindex="0" role="region" aria-label="Conversation">
-      ${problem !== null && isEmpty && html`<p class="thread-problem">${problem}</p>`}
+      ${problem !== null && path.length === 0 && html`<p class="thread-problem">${problem}</p>`}
       ${isLoading && html`<div class="thread-loading" role="status"><span class="visually-hidden">Loading</span></div>`}
       ${isEmpty && !isLoading && problem === null && html`<${Welcome} />`}
       <div class="messages" role="log" aria-live="off" aria-label="Messages">
         ${transcript.earlierCursor !== null && path.length > 0 && html`<${Earlier} commands=${commands} />`}
         ${path.map((message) => {
           const siblings = siblingsOf(transcript, message);
+          // Versions of one message take each other's place, so that the focus stays on the arrow between them.
           const view = message.role === "user" ? UserMessage : Answer;
           return html`<${view}
-            key=${message.id}
+            key=${`under ${message.parent_id}`}
             message=${message}
             commands=${commands}
             isConnected=${message.role === "user" || isConnected}

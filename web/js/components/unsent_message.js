@@ -9,15 +9,25 @@ import { html } from "../html.js";
 /** @param {{unsent: Unsent, isConnected: boolean, onResend: () => void, onTakeBack: () => void}} props */
 export function UnsentMessage({ unsent, isConnected, onResend, onTakeBack }) {
   const isRefused = unsent.refused !== null;
-  const words = isRefused ? `Not sent. ${unsent.refused}` : isConnected ? "Sending" : "Will be sent when the connection is back";
+  const isDelayed = !isConnected || unsent.delayed !== undefined;
   return html`
     <article class="message from-user is-unsent" data-unsent=${unsent.client_message_id} aria-label="You wrote, not sent yet">
       <div class="bubble" dir="auto">${unsent.content}</div>
       <p class="answer-state ${isRefused ? "is-fault" : ""}">
-        <span class="answer-state-words">${words}</span>
+        <span class="answer-state-words">${wordsFor(unsent, isConnected)}</span>
         ${isRefused && html`<button type="button" class="button" onClick=${onResend}>Try again</button>`}
-        ${(isRefused || !isConnected) && html`<button type="button" class="button" onClick=${onTakeBack}>Take back</button>`}
+        ${(isRefused || isDelayed) && html`<button type="button" class="button" onClick=${onTakeBack}>Take back</button>`}
       </p>
     </article>
   `;
+}
+
+/**
+ * @param {Unsent} unsent
+ * @param {boolean} isConnected
+ */
+function wordsFor({ refused, delayed }, isConnected) {
+  if (refused !== null) return `Not sent. ${refused}`;
+  if (!isConnected) return "Will be sent when the connection is back";
+  return delayed === undefined ? "Sending" : `Not sent yet. ${delayed} Trying again by itself.`;
 }

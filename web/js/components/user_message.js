@@ -10,7 +10,7 @@ import { html, memo } from "../html.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icon.js";
-import { fitHeight, isSendKey } from "./textarea.js";
+import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /**
  * @typedef {object} Props
@@ -27,9 +27,16 @@ export const UserMessage = memo(
     const { message, commands } = props;
     const [isEditing, setEditing] = useState(false);
     const body = useRef(/** @type {any} */ (null));
+    const editButton = useRef(/** @type {HTMLButtonElement | null} */ (null));
+    const wasEditing = useRef(false);
     useLayoutEffect(() => {
       if (body.current) body.current.rawText = message.content;
     });
+    useLayoutEffect(() => {
+      // Back to where the editor was opened, unless the words went off and the focus with them.
+      if (wasEditing.current && !isEditing && document.activeElement === document.body) editButton.current?.focus();
+      wasEditing.current = isEditing;
+    }, [isEditing]);
     if (isEditing) {
       return html`<${Editor} message=${message} commands=${commands} onDone=${() => setEditing(false)} />`;
     }
@@ -38,7 +45,14 @@ export const UserMessage = memo(
         <div class="bubble" dir="auto" ref=${body}>${message.content}</div>
         <div class="actions">
           <${CopyButton} text=${message.content} label="Copy message" />
-          <button type="button" class="icon-button" aria-label="Edit message" title="Edit message" onClick=${() => setEditing(true)}>
+          <button
+            ref=${editButton}
+            type="button"
+            class="icon-button"
+            aria-label="Edit message"
+            title="Edit message"
+            onClick=${() => setEditing(true)}
+          >
             <${Icon} name="pencil" />
           </button>
           <${BranchArrows} ...${props} />
@@ -60,7 +74,9 @@ function Editor({ message, commands, onDone }) {
   const isSendable = text.trim() !== "" && text !== message.content;
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (isSendable && commands.edit(message, text)) onDone();
+    if (!isSendable || !commands.edit(message, text)) return;
+    focusComposer();
+    onDone();
   };
   const keyDown = (/** @type {KeyboardEvent} */ event) => {
     if (isSendKey(event)) submit(event);
