@@ -33,6 +33,11 @@ export class Unreachable extends Error {
   }
 }
 
+/** What to tell people. @param {unknown} problem */
+export function messageOf(problem) {
+  return problem instanceof Error ? problem.message : String(problem);
+}
+
 /** One method per route. Raises Refusal or Unreachable and nothing else. */
 export class Api {
   /** @param {typeof globalThis.fetch} fetch */

@@ -15,7 +15,7 @@
  * @import { Accepted, Conversation, Frame, Unsent } from "./wire.d.ts"
  */
 
-import { Refusal } from "./api.js";
+import { Refusal, messageOf } from "./api.js";
 import { withConversation, withoutConversation, withPage } from "./conversations.js";
 import { isFinal, spoken } from "./message.js";
 import { GONE } from "./state.js";
@@ -244,7 +244,7 @@ export class Chat {
   cannotLoad(conversationId, problem) {
     if (problem instanceof Refusal && problem.status === 404) this.gone(conversationId);
     else if (this.store.state.currentId === conversationId && !this.transcript(conversationId).isLoaded) {
-      this.store.set({ problem: sentence(problem) });
+      this.store.set({ problem: messageOf(problem) });
     }
   }
 
@@ -271,7 +271,7 @@ export class Chat {
    * @param {() => Promise<unknown>} action
    * @param {(problem: unknown) => void} [otherwise]
    */
-  async attempt(action, otherwise = (problem) => this.store.set({ notice: sentence(problem) })) {
+  async attempt(action, otherwise = (problem) => this.store.set({ notice: messageOf(problem) })) {
     try {
       await action();
     } catch (problem) {
@@ -293,9 +293,4 @@ export class Chat {
     const next = change(this.transcript(conversationId));
     this.store.set({ transcripts: new Map(this.store.state.transcripts).set(conversationId, next) });
   }
-}
-
-/** @param {unknown} problem */
-function sentence(problem) {
-  return problem instanceof Error ? problem.message : String(problem);
 }

@@ -8,7 +8,7 @@
  * @import { Accepted, Conversation, Unsent } from "./wire.d.ts"
  */
 
-import { Refusal } from "./api.js";
+import { Refusal, messageOf } from "./api.js";
 import { backoffMs } from "./backoff.js";
 
 /** Refusals that pass by themselves. 500 is one of them a few times: the same words may work after a restart. */
@@ -127,7 +127,7 @@ export class Sender {
         return true;
       }
     }
-    this.note(unsent, { delayed: problem instanceof Error ? problem.message : String(problem) });
+    this.note(unsent, { delayed: messageOf(problem) });
     const retryAfterS = problem instanceof Refusal ? problem.retryAfterS : null;
     const waitMs = Math.max((retryAfterS ?? 0) * 1000, backoffMs(this.failures, this.outside.random));
     this.timer = this.outside.setTimer(() => void this.flush(), waitMs);
