@@ -22,6 +22,9 @@ PREFIX = "KVASIR_"
 SECRET_SETTINGS = frozenset({"admin_password"})
 """Never printed. The password inside `database_url` is masked by `shown_value`."""
 
+DATABASE_FILE = "kvasir.sqlite3"
+"""In the data folder, where no other database is named."""
+
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
@@ -141,7 +144,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The URL in use; SQLite in the data folder where none is set."""
         if self.database_url:
             return self.database_url
-        path = str((self.data / "kvasir.sqlite3").resolve())
+        path = str((self.data / DATABASE_FILE).resolve())
         # In a URL these two mean something else than in the name of a folder.
         return f"sqlite:///{path.replace('%', '%25').replace('?', '%3F')}"
 

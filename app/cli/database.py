@@ -52,7 +52,8 @@ def require_database(settings: Settings) -> None:
     """Looking at a SQLite file that is not there would make it. Raises Refused."""
     with _as_sentences(settings):
         url = async_url(settings.effective_database_url)
-    if url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists():
+        is_missing = url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists()
+    if is_missing:
         raise Refused(f"there is no database at {url.database}; `kvasir serve` or `kvasir db upgrade` makes it")
 
 
@@ -85,7 +86,7 @@ def _as_sentences(settings: Settings) -> Iterator[None]:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise Refused(f"the database {_shown(settings)} cannot be used: {reason}") from None
     except OSError as error:
-        raise Refused(f"the database {_shown(settings)} cannot be used: {error.filename}: {error.strerror}") from None
+        raise Refused(f"the database {_shown(settings)} cannot be used: {error.strerror}") from None
     except DatabaseUrlError as error:
         raise Refused(f"KVASIR_DATABASE_URL: {error}") from None
 

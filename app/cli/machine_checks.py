@@ -119,7 +119,7 @@ def check_torch(threads_wanted: int) -> list[Finding]:
 
 def check_machine(data: Path, kv_memory: int, threads_wanted: int) -> list[Finding]:
     """All of them, on this machine."""
-    existing = next(folder for folder in (data.resolve(), *data.resolve().parents) if folder.exists())
+    existing = next(folder for folder in (data.resolve(), *data.resolve().parents) if os.access(folder, os.F_OK))
     return [
         check_python(sys.version_info[:3]),
         *check_torch(threads_wanted),

@@ -41,7 +41,10 @@ def pull(name: str | None, data: Path | None) -> None:
 def list_(data: Path | None) -> None:
     """List the models that are in the data folder."""
     settings = read_settings(data=data)
-    found = installed_models(settings.data / "models")
+    try:
+        found = installed_models(settings.data / "models")
+    except OSError as error:
+        raise Refused(f"{error.filename} cannot be read: {error.strerror}") from None
     for installed in found:
         click.echo(f"{installed.name:40} {installed.size_bytes / 1e6:7.0f} MB  {installed.path}")
     if not found:

@@ -24,7 +24,6 @@ from app.cli.pull_progress import PullProgress
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
 from app.errors import InvalidInput
 from app.identifiers import UserId
-from app.operations.logging import configure_logging
 from app.server import Server
 from app.settings import Settings
 from engine.config import EngineConfig
@@ -51,7 +50,6 @@ def serve(host: str | None, port: int | None, data: Path | None, model: str | No
     Ctrl-C or SIGTERM lets running answers finish for a while; a second one ends at once.
     """
     settings = read_settings(host=host, port=port, data=data, model=model)
-    configure_logging(settings)
     make_data_folder(settings.data)
     require_only_server(settings)
     upgrade_database(settings)

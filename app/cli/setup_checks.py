@@ -10,17 +10,20 @@ from pathlib import Path
 import httpx
 
 from app.cli.database import database_differences
-from app.cli.findings import Finding, good, warning, wrong
+from app.cli.findings import Finding, Verdict, good, warning, wrong
 from app.cli.startup import Refused
-from app.settings import Settings
+from app.settings import DATABASE_FILE, Settings
 from engine.errors import ModelError, ModelNotFetched
 from engine.model.registry import resolve_model
 
 
 def check_setup(settings: Settings) -> list[Finding]:
-    """All of them."""
+    """All of them; where the data folder is wrong, nothing in it can be judged."""
+    data_folder = check_data_folder(settings.data)
+    if data_folder.verdict is Verdict.WRONG:
+        return [data_folder, check_port(settings)]
     return [
-        check_data_folder(settings.data),
+        data_folder,
         check_database(settings),
         check_model(settings.model, settings.data / "models"),
         check_port(settings),
@@ -29,6 +32,17 @@ def check_setup(settings: Settings) -> list[Finding]:
 
 def check_data_folder(folder: Path) -> Finding:
     """Where everything is kept."""
+    try:
+        return _judged_folder(folder)
+    except PermissionError:
+        return wrong(
+            "data folder",
+            f"{folder} lies where this user may not look",
+            "Choose another one with --data or KVASIR_DATA.",
+        )
+
+
+def _judged_folder(folder: Path) -> Finding:
     if folder.is_dir():
         if os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             return good("data folder", str(folder.resolve()))
@@ -47,15 +61,30 @@ def check_data_folder(folder: Path) -> Finding:
 
 def check_database(settings: Settings) -> Finding:
     """Reachable, and at this version's schema."""
-    is_new = not settings.database_url and not (settings.data / "kvasir.sqlite3").exists()
+    is_new = not settings.database_url and not (settings.data / DATABASE_FILE).exists()
     if is_new:
         return good("database", "there is none yet; `kvasir serve` makes it")
+    if not settings.database_url and not os.access(settings.data / DATABASE_FILE, os.R_OK | os.W_OK):
+        return wrong(
+            "database",
+            f"{settings.data / DATABASE_FILE} cannot be written to",
+            f"Give this user the folder: chown -R $(whoami) {settings.data}",
+        )
     try:
         differences = database_differences(settings)
     except Refused as refusal:
-        return wrong("database", refusal.message, "Check KVASIR_DATABASE_URL, and that the database runs.")
+        fix = (
+            "Check KVASIR_DATABASE_URL, and that the database runs."
+            if settings.database_url
+            else "Put a backup of it in its place, or choose another data folder with --data or KVASIR_DATA."
+        )
+        return wrong("database", refusal.message, fix)
     if differences:
-        return wrong("database", "; ".join(differences), "Run `kvasir db upgrade`.")
+        return wrong(
+            "database",
+            "; ".join(differences),
+            "`kvasir db upgrade` helps where an older version made it; else use the version that made it, or a backup.",
+        )
     return good("database", "reachable, and at this version's schema")
 
 

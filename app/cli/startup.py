@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from app.operations.logging import configure_logging
 from app.settings import Settings, SettingsError, load_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -34,11 +35,13 @@ def data_option(command: Command) -> Command:
 
 
 def read_settings(**given: object) -> Settings:
-    """The settings, with those options of the command line that were given. Raises Refused."""
+    """The settings, with those options of the command line that were given; logs go where they say. Raises Refused."""
     try:
-        return load_settings({name: value for name, value in given.items() if value is not None}).settings
+        settings = load_settings({name: value for name, value in given.items() if value is not None}).settings
     except SettingsError as error:
         raise Refused(str(error)) from None
+    configure_logging(settings)
+    return settings
 
 
 def stdin_text(what: str, *, one_line: bool = False) -> str:

@@ -10,7 +10,7 @@ import click
 from app.accounts.models import UserRole
 from app.cli.database import open_accounts, upgrade_database
 from app.cli.startup import Refused, data_option, read_settings, stdin_text
-from app.errors import AppError
+from app.errors import Conflict, InvalidInput
 from app.identifiers import UserId
 from app.settings import Settings
 
@@ -57,7 +57,7 @@ async def _create(settings: Settings, name: str, password: str, role: str) -> st
     async with open_accounts(settings) as accounts:
         try:
             return (await accounts.create_user(name, password, UserRole(role))).username
-        except AppError as error:
+        except (InvalidInput, Conflict) as error:
             raise Refused(error.detail) from None
 
 

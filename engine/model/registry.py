@@ -26,7 +26,9 @@ from typing import Final
 
 from engine.errors import ModelError, ModelNotFetched
 from engine.model import bundled
+from engine.model.architecture import shape_of_config, shape_of_gguf
 from engine.model.gguf_folder import SOURCE_FILE, convert_tokenizer, gguf_of_folder, name_source
+from engine.model.json_file import read_json_object
 from engine.model.pull_progress import PullProgress, folder_bytes
 from engine.tokenizer import TOKENIZER_FILE
 
@@ -124,10 +126,13 @@ def _wanted(name: str, models_folder: Path) -> _Wanted:
         folder = models_folder / BUNDLED_FOLDER
         return _Wanted(bundled.TITLE, folder, lambda: _bundled_is_whole(folder), _fill_bundled)
     path = Path(name)
-    if path.is_dir():
-        return _wanted_folder(path, models_folder)
-    if path.is_file():
-        return _wanted_gguf(path, models_folder)
+    try:
+        if path.is_dir():
+            return _wanted_folder(path, models_folder)
+        if path.is_file():
+            return _wanted_gguf(path, models_folder)
+    except OSError as problem:
+        raise ModelError(f"{name} cannot be read: {problem.strerror}") from None
     if _is_hub_id(name):
         return _wanted_from_hub(name, models_folder)
     raise ModelError(
@@ -140,6 +145,8 @@ def _wanted_folder(path: Path, models_folder: Path) -> _Wanted:
         raise ModelError(f"{path} is empty, and a model folder has at least config.json, weights and a tokenizer")
     if not (path / "config.json").exists() and not (path / TOKENIZER_FILE).exists():
         return _wanted_gguf(gguf_of_folder(path), models_folder)
+    config = path / "config.json"
+    shape_of_config(read_json_object(config), str(config))
     return _Wanted(path.name, path, lambda: True, None)
 
 
@@ -147,8 +154,9 @@ def _wanted_gguf(path: Path, models_folder: Path) -> _Wanted:
     # Here and below, because a start with the bundled model needs neither of the two.
     from engine.model.gguf_file import GgufFile
 
-    header = GgufFile(path).header_sha256
-    key = hashlib.sha256(f"{header} {path.resolve()}".encode()).hexdigest()[:16]
+    file = GgufFile(path)
+    shape_of_gguf(file.metadata, frozenset(file.tensors), str(path))
+    key = hashlib.sha256(f"{file.header_sha256} {path.resolve()}".encode()).hexdigest()[:16]
     folder = models_folder / f"gguf-{key}"
 
     def fill(partial: Path, report: PullProgress) -> None:

@@ -109,7 +109,7 @@ def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
     for url, words in [
         ("postgresql://kvasir:hunter2@127.0.0.1:1/kvasir", "Connection refused"),
         ("mysql://kvasir:hunter2@127.0.0.1/kvasir", "expected a database URL of sqlite or postgresql"),
-        ("sqlite:///data/kvasir.sqlite3/x", "data/kvasir.sqlite3: File exists"),
+        ("sqlite:///data/kvasir.sqlite3/x", "File exists"),
         ("sqlite://", "expected a file"),
         ("sqlite:///:memory:", "expected a file"),
         ("hunter2", "expected a database URL like"),
@@ -151,6 +151,24 @@ def test_only_its_owner_may_read_the_database_in_a_folder_that_was_there_before(
     (folder / "data").mkdir(mode=0o755)
     kvasir("db", "upgrade")
     assert (folder / "data/kvasir.sqlite3").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["db", "check"], ["user", "link", "ann"], ["chat"], ["model", "list"], ["serve", "--model", "m"]]
+)
+def test_a_folder_where_this_user_may_not_look_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """As root every folder can be looked into, so it is the system call that refuses."""
+    real_stat = Path.stat
+
+    def stat(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path.name in ("models", "kvasir.sqlite3", "m"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real_stat(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert "Permission denied" in refused(*command, stdin="hello")
 
 
 def test_an_account_is_made_with_a_password_from_standard_input(folder: Path) -> None:
@@ -235,8 +253,10 @@ def test_models_are_listed_and_a_wrong_name_is_one_sentence(folder: Path) -> Non
     assert "letter.gguf" in refused("model", "pull", "letter.gguf")
 
 
-@pytest.mark.parametrize("model", ["./nowhere", "empty", "letter.gguf"])
+@pytest.mark.parametrize("model", ["./nowhere", "empty", "letter.gguf", "gpt"])
 def test_serve_refuses_a_model_that_cannot_be_before_anything_is_open(folder: Path, model: str) -> None:
     (folder / "empty").mkdir()
     (folder / "letter.gguf").write_text("Dear aunt")
+    (folder / "gpt").mkdir()
+    (folder / "gpt/config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
     assert model.removeprefix("./") in refused("serve", "--port", "0", "--model", model)

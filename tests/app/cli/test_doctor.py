@@ -20,7 +20,7 @@ from app.cli.machine_checks import (
     check_torch,
     cpu_flags,
 )
-from app.cli.setup_checks import check_data_folder, check_database, check_port
+from app.cli.setup_checks import check_data_folder, check_database, check_port, check_setup
 from app.settings import Settings
 
 
@@ -120,3 +120,32 @@ def test_a_port_is_free_or_taken_by_something_else() -> None:
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
 def test_an_address_of_somebody_else_is_wrong(host: str) -> None:
     assert check_port(Settings(host=host)).verdict is Verdict.WRONG
+
+
+def test_a_file_that_this_user_may_not_write_to_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kvasir.sqlite3").touch()
+    monkeypatch.setattr("app.cli.setup_checks.os.access", lambda path, _mode: path == tmp_path)
+    assert check_data_folder(tmp_path).verdict is Verdict.GOOD
+    finding = check_database(Settings(data=tmp_path))
+    assert (finding.verdict, finding.text) == (Verdict.WRONG, f"{tmp_path}/kvasir.sqlite3 cannot be written to")
+    assert finding.fix == f"Give this user the folder: chown -R $(whoami) {tmp_path}"
+
+
+def test_a_damaged_database_of_ones_own_needs_its_backup(tmp_path: Path) -> None:
+    (tmp_path / "kvasir.sqlite3").write_text("this is a letter to my aunt, and not a database at all")
+    finding = check_database(Settings(data=tmp_path))
+    assert "file is not a database" in finding.text
+    assert "backup" in finding.fix
+
+
+def test_in_a_data_folder_that_is_wrong_nothing_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    found = check_setup(Settings(data=tmp_path, port=0))
+    assert [(finding.subject, finding.verdict) for finding in found] == [
+        ("data folder", Verdict.WRONG),
+        ("port", Verdict.GOOD),
+    ]
+    assert "may not look" in found[0].text
