@@ -74,7 +74,7 @@ store.set({ currentId: place.first(/** @type {any} */ (navigation)?.type === "re
 addEventListener("hashchange", () => {
   const conversationId = place.current();
   if (session.chat) commands.open(conversationId);
-  else store.set({ currentId: conversationId });
+  else store.set({ currentId: conversationId, threadId: newId() });
 });
 addEventListener("online", () => session.chat?.socket.awaken());
 addEventListener("offline", () => session.chat?.socket.reconnect());

@@ -68,7 +68,8 @@ export class Commands {
       conversation_id: currentId,
       thread_id: threadId,
       ...(parentId === undefined ? {} : { parent_id: parentId }),
-      content,
+      // Half of a character, as some programs leave on the clipboard, is none, and no server could store it.
+      content: content.replace(/\p{Surrogate}/gu, "\ufffd"),
       created_at: Math.max(this.now(), lastAt + 1),
       refused: null,
     };

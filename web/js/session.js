@@ -11,6 +11,7 @@
 import { Refusal } from "./api.js";
 import { backoffMs } from "./backoff.js";
 import { EMPTY_LIST } from "./conversations.js";
+import { newId } from "./ids.js";
 
 export const ENDED_NOTICE = "Your sign-in has ended. Sign in again to go on.";
 const EXPIRED_NOTICE =
@@ -85,7 +86,10 @@ export class Session {
       }
     }
     this.chat?.outbox.clear();
+    // The next to sign in here may be somebody else.
+    this.chat?.outside.showAddress(null);
     this.end(null);
+    this.store.set({ currentId: null, threadId: newId() });
     this.outside.tellTabs("signed-out");
   }
 

@@ -14,7 +14,11 @@ export function SignIn({ session, notice }) {
   const [isBusy, setBusy] = useState(false);
   const name = useRef(/** @type {HTMLInputElement | null} */ (null));
   // The attribute autofocus works once per page, and this form comes back when a sign-in has ended.
-  useLayoutEffect(() => name.current?.focus(), []);
+  useLayoutEffect(() => {
+    name.current?.focus();
+    // What the conversation was called is for whoever was signed in.
+    document.title = "Kvasir";
+  }, []);
   const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const fields = new FormData(/** @type {HTMLFormElement} */ (event.target));
