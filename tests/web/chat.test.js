@@ -201,6 +201,8 @@ test("what was not sent goes with the conversation it was for", async () => {
   const { commands, chat, store } = made({ replies: { deleteConversation: () => null } });
   commands.send("never arrived");
   commands.putDraft("c1", "half a thought");
+  commands.putWording(question("q1"), "another wording");
   await commands.remove({ id: "c1" });
+  assert.equal(chat.outbox.draft("c1.q1"), "");
   assert.deepEqual([store.state.unsent, chat.outbox.draft("c1")], [[], ""]);
 });

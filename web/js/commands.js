@@ -184,6 +184,19 @@ export class Commands {
     }
   }
 
+  /** Another wording of a message that is being written, or "". @param {Message} message */
+  wording(message) {
+    return this.draft(`${this.state.currentId}.${message.id}`);
+  }
+
+  /**
+   * @param {Message} message
+   * @param {string} text
+   */
+  putWording(message, text) {
+    this.putDraft(`${this.state.currentId}.${message.id}`, text);
+  }
+
   dismissNotice() {
     this.chat.store.set({ notice: null });
   }

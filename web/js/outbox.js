@@ -56,7 +56,7 @@ export class Outbox {
    * @param {string} conversationId
    */
   forget(conversationId) {
-    this.putDraft(conversationId, "");
+    for (const key of this.keys(`draft.${conversationId}`)) this.storage.removeItem(key);
     for (const one of this.messages()) if (one.conversation_id === conversationId) this.remove(one.client_message_id);
   }
 

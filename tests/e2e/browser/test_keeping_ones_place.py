@@ -193,3 +193,58 @@ async def test_a_browser_that_stores_nothing_is_told_why_the_page_does_not_come(
     await page.goto("/")
     await expect(page.get_by_text("Allow cookies and site data for this address")).to_be_visible()
     visitors.complaints.clear()  # it says the same to whoever reads the console
+
+
+async def test_another_wording_that_was_begun_outlasts_a_reload(visitors: Visitors) -> None:
+    chat = await visitors.chat()
+    await chat.ask_and_wait("a question")
+    editor = chat.page.get_by_role("textbox", name="Edit message")
+    await chat.questions.first.get_by_role("button", name="Edit message").click()
+    await editor.fill("worded at length")
+    await chat.page.reload()
+    await expect(editor).to_have_value("worded at length")
+    await editor.press("Escape")
+    await expect(chat.questions.first).to_contain_text("a question")
+    await chat.page.reload()
+    await expect(chat.questions.first).to_contain_text("a question")
+    await expect(editor).to_have_count(0)
+
+
+async def test_signing_out_leaves_no_trace_for_the_next(visitors: Visitors) -> None:
+    visitors.may_lose_network = True
+    page = await visitors.page(signed_in=False)
+    await SignInPage(page).sign_in("admin", PASSWORD)
+    chat = ChatPage(page)
+    await chat.ask_and_wait("a private matter")
+    conversation_id = await chat.arrived()
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("heading", name="Sign in to Kvasir")).to_be_visible()
+    await expect(page).to_have_title("Kvasir")
+    assert conversation_id not in page.url + str(await page.evaluate("JSON.stringify([localStorage, sessionStorage])"))
+    await SignInPage(page).sign_in("admin", PASSWORD)
+    await chat.ask_and_wait("another matter")
+    assert await chat.arrived() != conversation_id
+
+
+async def test_half_a_character_is_no_reason_to_refuse_the_rest(visitors: Visitors) -> None:
+    chat = await visitors.chat()
+    await chat.composer.evaluate(
+        r"node => { node.value = 'cut \ud83d here'; node.dispatchEvent(new Event('input', { bubbles: true })); }"
+    )
+    await chat.composer.press("Enter")
+    await chat.ended("completed")
+    assert (await chat.texts())[0] == "cut \ufffd here"
+
+
+async def test_esc_closes_the_dialog_and_not_the_drawer_below_it(visitors: Visitors) -> None:
+    chat = await visitors.chat(viewport={"width": 360, "height": 740})
+    await chat.ask_and_wait("in a drawer")
+    await chat.page.get_by_role("button", name="Conversations").click()
+    await chat.rows.first.hover()
+    await chat.rows.first.get_by_role("button", name="Delete").click()
+    await expect(chat.page.get_by_role("dialog")).to_be_visible()
+    await chat.page.keyboard.press("Escape")
+    await expect(chat.page.get_by_role("dialog")).to_have_count(0)
+    await expect(chat.rows.first).to_be_visible()
+    await chat.page.keyboard.press("Escape")
+    await expect(chat.page.get_by_role("button", name="Conversations")).to_be_focused()

@@ -25,7 +25,8 @@ import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 export const UserMessage = memo(
   /** @param {Props} props */ (props) => {
     const { message, commands } = props;
-    const [isEditing, setEditing] = useState(false);
+    // Another wording that was begun before a reload goes on.
+    const [isEditing, setEditing] = useState(() => commands.wording(message) !== "");
     const body = useRef(/** @type {any} */ (null));
     const editButton = useRef(/** @type {HTMLButtonElement | null} */ (null));
     const wasEditing = useRef(false);
@@ -38,7 +39,7 @@ export const UserMessage = memo(
       wasEditing.current = isEditing;
     }, [isEditing]);
     if (isEditing) {
-      return html`<${Editor} message=${message} commands=${commands} onDone=${() => setEditing(false)} />`;
+      return html`<${Editor} key=${message.id} message=${message} commands=${commands} onDone=${() => setEditing(false)} />`;
     }
     return html`
       <article class="message from-user" data-message-id=${message.id} data-role="user" aria-label="You said">
@@ -65,10 +66,18 @@ export const UserMessage = memo(
 /** @param {{message: Message, commands: Commands, onDone: () => void}} props */
 function Editor({ message, commands, onDone }) {
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
-  const [text, setText] = useState(message.content);
+  const [text, setText] = useState(() => commands.wording(message) || message.content);
+  const change = (/** @type {string} */ next) => {
+    setText(next);
+    commands.putWording(message, next === message.content ? "" : next);
+  };
+  const leave = () => {
+    commands.putWording(message, "");
+    onDone();
+  };
   useLayoutEffect(() => {
     area.current?.focus();
-    area.current?.setSelectionRange(message.content.length, message.content.length);
+    area.current?.setSelectionRange(text.length, text.length);
   }, []);
   useLayoutEffect(() => fitHeight(area.current), [text]);
   const isSendable = text.trim() !== "" && text !== message.content;
@@ -76,14 +85,14 @@ function Editor({ message, commands, onDone }) {
     event.preventDefault();
     if (!isSendable || !commands.edit(message, text)) return;
     focusComposer();
-    onDone();
+    leave();
   };
   const keyDown = (/** @type {KeyboardEvent} */ event) => {
     if (isSendKey(event)) submit(event);
     if (event.key === "Escape") {
       // Esc also stops an answer; here it means: leave the words as they were.
       event.stopPropagation();
-      onDone();
+      leave();
     }
   };
   return html`
@@ -94,11 +103,11 @@ function Editor({ message, commands, onDone }) {
         rows="1"
         aria-label="Edit message"
         value=${text}
-        onInput=${(/** @type {any} */ event) => setText(event.target.value)}
+        onInput=${(/** @type {any} */ event) => change(event.target.value)}
         onKeyDown=${keyDown}
       ></textarea>
       <div class="editor-buttons">
-        <button type="button" class="button" onClick=${onDone}>Cancel</button>
+        <button type="button" class="button" onClick=${leave}>Cancel</button>
         <button type="submit" class="button button-primary" disabled=${!isSendable}>Send</button>
       </div>
     </form>
