@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import httpx
 import pytest
@@ -39,7 +40,7 @@ async def test_the_focus_is_never_lost(visitors: Visitors) -> None:
     await chat.ended("completed")
 
     for end in ("Enter", "Escape"):
-        rename = chat.rows.first.get_by_role("button", name="Rename")
+        rename = chat.rows.first.get_by_role("button", name=re.compile("^Rename: "))
         await rename.press("Enter")
         await keyboard.type(f"Renamed, {end}")
         await keyboard.press(end)
@@ -47,7 +48,7 @@ async def test_the_focus_is_never_lost(visitors: Visitors) -> None:
     await expect(chat.rows.first).to_contain_text("Renamed, Enter")
 
     await chat.new_chat()
-    await chat.rows.first.get_by_role("button", name="Delete").press("Enter")
+    await chat.rows.first.get_by_role("button", name=re.compile("^Delete: ")).press("Enter")
     await page.get_by_role("dialog").get_by_role("button", name="Delete").press("Enter")
     await expect(page.get_by_role("link", name="Renamed, Enter")).to_have_count(0)
     await expect(chat.composer).to_be_focused()
