@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TextIO
 
+from app.terminal import takes_colours
+
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 CLEAR_LINE = "\r\x1b[2K"
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -21,6 +23,8 @@ class Screen:
         self._output = output
         self._notices = notices
         self.is_terminal = output.isatty()
+        self._output_is_styled = takes_colours(output)
+        self._notices_are_styled = takes_colours(notices)
         self._shows_progress = False
         self._line_is_open = False
 
@@ -45,19 +49,20 @@ class Screen:
         """What a person said earlier, when an old conversation is shown."""
         self.end_line()
         shown = CONTROL_CHARACTERS.sub("", text)
-        self._output.write(f"{BOLD}> {shown}{PLAIN}\n" if self.is_terminal else f"> {text}\n")
+        shown = f"{BOLD}> {shown}{PLAIN}" if self._output_is_styled else f"> {shown if self.is_terminal else text}"
+        self._output.write(f"{shown}\n")
         self._output.flush()
 
     def notice(self, sentence: str) -> None:
         """Something the person should know."""
         self.end_line()
         shown = CONTROL_CHARACTERS.sub("", sentence)
-        self._notices.write(f"{DIM}{shown}{PLAIN}\n" if self._notices.isatty() else f"{shown}\n")
+        self._notices.write(f"{DIM}{shown}{PLAIN}\n" if self._notices_are_styled else f"{shown}\n")
         self._notices.flush()
 
     def progress(self, words: str) -> None:
         """What the server is doing while there is no text; replaced by whatever comes next."""
-        if self.is_terminal and self._notices.isatty():
+        if self.is_terminal and self._notices_are_styled:
             self._notices.write(f"{CLEAR_LINE}{DIM}{words}{PLAIN}")
             self._notices.flush()
             self._shows_progress = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from app.cli.findings import Finding, Verdict
 from app.cli.machine_checks import check_machine
 from app.cli.setup_checks import check_setup
 from app.cli.startup import data_option, read_settings
+from app.terminal import takes_colours
 
 COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.WRONG: "red"}
 
@@ -37,7 +39,9 @@ def doctor(data: Path | None) -> None:
 
 def show(finding: Finding) -> None:
     """One finding, and its fix below it."""
-    verdict = click.style(f"{finding.verdict.value:8}", fg=COLOURS[finding.verdict])
+    verdict = f"{finding.verdict.value:8}"
+    if takes_colours(sys.stdout):
+        verdict = click.style(verdict, fg=COLOURS[finding.verdict])
     click.echo(f"{verdict}{finding.subject:12} {finding.text}")
     if finding.fix:
         click.echo(f"{'':20} → {finding.fix}")

@@ -16,6 +16,7 @@ import structlog
 from structlog.typing import Processor
 
 from app.settings import Settings
+from app.terminal import takes_colours
 
 OWN_LOGGERS = ("kvasir", "app", "engine", "kernels", "migrations")
 
@@ -78,5 +79,5 @@ def _rendering(as_json: bool, stream: IO[str]) -> list[Processor]:
         ]
     return [
         remove_meta,
-        structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback),
+        structlog.dev.ConsoleRenderer(colors=takes_colours(stream), exception_formatter=structlog.dev.plain_traceback),
     ]

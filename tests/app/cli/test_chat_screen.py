@@ -14,6 +14,24 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture(autouse=True)
+def colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("NO_COLOR", "1")])
+def test_a_terminal_without_colours_gets_text_alone(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(name, value)
+    output = notices = Terminal()
+    screen = Screen(output, notices)
+    screen.progress("reading 10 of 20 tokens")
+    screen.said("hello")
+    screen.text("good \x1b[31mday")
+    screen.notice("Stopped.")
+    assert output.getvalue() == "> hello\ngood [31mday\nStopped.\n"
+
+
 def test_a_pipe_gets_the_answer_byte_for_byte_and_nothing_else() -> None:
     output, notices = io.StringIO(), io.StringIO()
     screen = Screen(output, notices)
