@@ -57,9 +57,16 @@ def head_revision() -> str:
     return head
 
 
+def known_revisions() -> set[str]:
+    """Every revision this version can upgrade from."""
+    return {script.revision for script in ScriptDirectory.from_config(alembic_config(None)).walk_revisions()}
+
+
 def check(url: str) -> list[str]:
     """What is different from what this version needs, one sentence each; empty when the database fits."""
     current, head = current_revision(url), head_revision()
+    if current is not None and current not in known_revisions():
+        return [f"the database is at revision {current}, which this version does not know: a newer Kvasir made it"]
     if current != head:
         return [f"the database is at revision {current or 'none'}, this version needs {head}: run `kvasir db upgrade`"]
     with _connection(url) as connection:

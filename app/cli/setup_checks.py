@@ -83,7 +83,7 @@ def check_database(settings: Settings) -> Finding:
         return wrong(
             "database",
             "; ".join(differences),
-            "`kvasir db upgrade` helps where an older version made it; else use the version that made it, or a backup.",
+            "Run `kvasir db upgrade` where an older version made it; else use the version that made it, or a backup.",
         )
     return good("database", "reachable, and at this version's schema")
 

@@ -97,7 +97,9 @@ def test_the_database_is_made_checked_and_refused_when_it_is_newer(folder: Path)
         connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
     connection.close()
     assert "newer version of Kvasir" in refused("db", "upgrade")
-    assert kvasir("db", "check").exit_code == 1
+    result = kvasir("db", "check")
+    assert result.exit_code == 1
+    assert "from-the-future, which this version does not know: a newer Kvasir made it" in result.stdout
 
 
 def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
