@@ -99,6 +99,15 @@ async def test_earlier_messages_do_not_push_away_what_is_read(visitors: Visitors
         # The button above goes when all is there.
         assert abs(after - before) < 60
     assert await chat.texts() == await stored.texts(conversation_id)
+    await chat.page.reload()
+    await expect(chat.answers.last).to_be_visible()
+    while await chat.page.get_by_role("button", name="Show earlier messages").count():
+        shown = await chat.answers.count()
+        await chat.page.get_by_role("button", name="Show earlier messages").focus()
+        await chat.page.wait_for_function(
+            "count => document.querySelectorAll('[data-role=assistant]').length > count", arg=shown
+        )
+    await expect(thread).to_be_focused()
 
 
 async def test_a_bookmark_of_an_old_conversation_hides_no_other(visitors: Visitors) -> None:
@@ -117,8 +126,14 @@ async def test_a_bookmark_of_an_old_conversation_hides_no_other(visitors: Visito
     await chat.page.route("**/api/v1/conversations?limit*", late)
     await chat.page.goto(f"/#/c/{oldest}")
     await expect(chat.page.get_by_role("heading", level=1)).to_have_text("row 0")
-    await chat.page.get_by_role("button", name="Show older").click()
+    older = chat.page.get_by_role("button", name="Show older")
+    await older.press("Enter")
     await expect(chat.page.get_by_role("link", name="row 3", exact=True)).to_be_visible()
+    while await older.count():
+        shown = await chat.rows.count()
+        await older.press("Enter")
+        await chat.page.wait_for_function("count => document.querySelectorAll('.row').length > count", arg=shown)
+    await expect(chat.page.locator(".row a:focus")).to_have_count(1)
 
 
 async def test_words_for_a_conversation_that_is_deleted_meanwhile_begin_a_new_one(visitors: Visitors) -> None:

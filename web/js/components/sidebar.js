@@ -6,7 +6,7 @@
  * @import { Conversation } from "../wire.d.ts"
  */
 
-import { useState } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { byAge } from "../conversations.js";
 import { html, memo } from "../html.js";
 import { ConfirmDialog } from "./confirm_dialog.js";
@@ -64,7 +64,7 @@ export const Sidebar = memo(
           `,
         )}
         ${list.cursor !== null &&
-        html`<button type="button" class="button more" onClick=${() => commands.loadMoreConversations()}>Show older</button>`}
+        html`<${Older} commands=${commands} />`}
       </nav>
       <footer class="account">
         <span class="account-name" title=${username}>${username}</span>
@@ -85,3 +85,20 @@ export const Sidebar = memo(
     `;
   },
 );
+
+/** @param {{commands: Commands}} props */
+function Older({ commands }) {
+  const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  useLayoutEffect(
+    () => () => {
+      // When all is there the button goes; a focus on it stays in the list.
+      if (document.activeElement !== button.current) return;
+      const links = button.current?.closest("nav")?.querySelectorAll("a") ?? [];
+      [...links].at(-1)?.focus();
+    },
+    [],
+  );
+  return html`
+    <button ref=${button} type="button" class="button more" onClick=${() => commands.loadMoreConversations()}>Show older</button>
+  `;
+}

@@ -6,7 +6,7 @@
  * @import { Message, Unsent } from "../wire.d.ts"
  */
 
-import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import { unsentHere } from "../state.js";
 import { emptyTranscript } from "../transcript.js";
@@ -106,10 +106,14 @@ function Welcome() {
 /** Loads what came before, when it is scrolled to or pressed. @param {{commands: Commands}} props */
 function Earlier({ commands }) {
   const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const isBusy = useRef(false);
   const [isLoading, setLoading] = useState(false);
   const load = async () => {
+    if (isBusy.current) return;
+    isBusy.current = true;
     setLoading(true);
     await commands.loadEarlier();
+    isBusy.current = false;
     setLoading(false);
   };
   useEffect(() => {
@@ -117,8 +121,16 @@ function Earlier({ commands }) {
     if (button.current) observer.observe(button.current);
     return () => observer.disconnect();
   }, []);
+  useLayoutEffect(
+    () => () => {
+      // When all is there the button goes; a focus on it stays in the conversation.
+      if (document.activeElement !== button.current) return;
+      /** @type {HTMLElement | null | undefined} */ (button.current?.closest(".thread"))?.focus();
+    },
+    [],
+  );
   return html`
-    <button type="button" class="button earlier" ref=${button} disabled=${isLoading} onClick=${load}>
+    <button type="button" class="button earlier" ref=${button} aria-disabled=${isLoading ? "true" : null} onClick=${load}>
       ${isLoading ? "Loading" : "Show earlier messages"}
     </button>
   `;
