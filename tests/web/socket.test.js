@@ -146,6 +146,20 @@ test("a connection that never gets ready is given up too", () => {
   assert.equal(wires.length, 2);
 });
 
+test("a connection that is never made is given up, and the next one may be", () => {
+  const { socket, wires, clock } = made();
+  socket.open();
+  clock.advance(9_999);
+  assert.ok(!wires[0].isClosed);
+  clock.advance(1);
+  assert.ok(wires[0].isClosed);
+  clock.advance(1_000);
+  wires[1].opens();
+  wires[1].brings(READY);
+  clock.advance(20_000);
+  assert.ok(!wires[1].isClosed);
+});
+
 test("a refused handshake makes the page ask whether the sign-in still holds", () => {
   const { socket, wires, seen } = made();
   socket.open();

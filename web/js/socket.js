@@ -60,6 +60,8 @@ export class LiveSocket {
     this.become(this.failures === 0 ? "connecting" : "lost");
     const socket = this.outside.connect();
     this.socket = socket;
+    // A handshake that nobody answers ends by itself only after minutes.
+    this.expectSign();
     let hasOpened = false;
     socket.onopen = () => {
       if (this.socket !== socket) return;

@@ -32,7 +32,7 @@ FLAGS = [
 REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => console.error("CSP", event.violatedDirective, event.blockedURI));
 """
-NETWORK_ERRORS = ("Failed to load resource", "WebSocket connection to", "net::ERR")
+NETWORK_ERRORS = ("Failed to load resource", "Failed to fetch", "WebSocket connection to", "net::ERR")
 
 expect.set_options(timeout=10_000)
 

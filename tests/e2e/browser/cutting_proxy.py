@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 
 CHUNK_BYTES = 65536
@@ -55,10 +54,11 @@ class CuttingProxy:
         self._connections.add(task)
         try:
             if not self.is_refusing:
-                with suppress(OSError):
-                    await self._join(reader, writer)
-        except asyncio.CancelledError:
+                await self._join(reader, writer)
+        except* asyncio.CancelledError:
             pass  # this is how a cut arrives
+        except* OSError:
+            pass  # one side was reset, which ends both
         finally:
             self._connections.discard(task)
             writer.transport.abort()
@@ -74,9 +74,8 @@ class CuttingProxy:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while chunk := await reader.read(CHUNK_BYTES):
-            writer.write(chunk)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
+    while chunk := await reader.read(CHUNK_BYTES):
+        writer.write(chunk)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
