@@ -1,4 +1,4 @@
-"""The decoder of the Llama kind: a step's tokens in, logits of the wanted rows out.
+"""The decoder: a step's tokens in, logits of the wanted rows out. What it computes is described by a `ModelShape`.
 
 Called by the runner in the engine's thread, once per step. It computes and nothing else: which tokens, which pages and what
 becomes of the logits is decided elsewhere.
@@ -15,8 +15,9 @@ from torch.nn import functional
 
 from engine.config import PAGE_TOKENS
 from engine.kv_cache import KVCache
-from engine.model.architecture import ModelShape
+from engine.model.architecture import Activation, ModelShape
 from engine.model.batch import ForwardBatch
+from engine.model.rotation import Rotation
 from kernels.dispatch import KernelChoice
 
 
@@ -32,6 +33,7 @@ class LayerWeights:
     """One layer. Matrices that read the same rows are one matrix, so a step reads its rows once.
 
     `qkv`: queries, keys, values, [(heads + 2 * kv_heads) * head_size, hidden]. `gate_up`: gate, up, [2 * intermediate, hidden].
+    `head_norm`: of each query and key head, [heads + kv_heads, head_size]. What an architecture does not have is None.
     """
 
     attention_norm: torch.Tensor
@@ -40,17 +42,25 @@ class LayerWeights:
     feed_forward_norm: torch.Tensor
     gate_up: torch.Tensor
     down: torch.Tensor
+    qkv_bias: torch.Tensor | None = None
+    attention_output_bias: torch.Tensor | None = None
+    gate_up_bias: torch.Tensor | None = None
+    down_bias: torch.Tensor | None = None
+    head_norm: torch.Tensor | None = None
+    attention_output_norm: torch.Tensor | None = None
+    feed_forward_output_norm: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """All weights. `head` is `embedding` itself where the two are tied."""
+    """All of a model's. `head` is the embedding itself where the two are tied. `rotations`: one for each of the shape's
+    `attention_kinds`."""
 
     embedding: torch.Tensor
     layers: Sequence[LayerWeights]
     final_norm: torch.Tensor
     head: torch.Tensor
-    inverse_frequencies: torch.Tensor
+    rotations: Sequence[Rotation]
 
 
 class Decoder:
@@ -59,25 +69,51 @@ class Decoder:
     def __init__(self, shape: ModelShape, weights: DecoderWeights, kernels: KernelChoice) -> None:
         self.shape = shape
         self.weights = weights
-        self._operations = kernels.operations
+        operations = self._operations = kernels.operations
+        self._kinds = list(zip(shape.attention_kinds, weights.rotations, strict=True))
+        self._kind_of_layer = [shape.attention_kinds.index(attention) for attention in shape.attention]
+        self._gate = operations.silu_mul if shape.activation is Activation.SILU else operations.gelu_mul
+        self._score_rule = operations.ScoreRule(shape.score_scale, shape.score_cap)
+        # Rounded as the embeddings are: a model in bfloat16 was trained with the rounded one.
+        self._embedding_scale = float(torch.tensor(shape.embedding_scale, dtype=weights.embedding.dtype))
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, cache: KVCache) -> torch.Tensor:
         """See DecoderLike. Modifies the cache's pages at `batch.slots`, and reads those in `batch.block_tables`."""
-        operations, weights, epsilon = self._operations, self.weights, self.shape.norm_epsilon
-        hidden = functional.embedding(batch.token_ids, weights.embedding)
-        angles = operations.rotary_angles(batch.positions, weights.inverse_frequencies, hidden.dtype)
-        plan = operations.plan_attention(
-            batch.query_starts, batch.context_lens, batch.block_tables, PAGE_TOKENS, hidden.dtype
+        operations, weights, epsilon, linear = (
+            self._operations,
+            self.weights,
+            self.shape.norm_epsilon,
+            functional.linear,
         )
-        for layer, keys, values in zip(weights.layers, cache.keys, cache.values, strict=True):
+        hidden = functional.embedding(batch.token_ids, weights.embedding)
+        if self._embedding_scale != 1.0:
+            hidden = hidden * self._embedding_scale
+        angles, plans = [], []
+        for attention, rotation in self._kinds:
+            frequencies = rotation.at(batch.positions)
+            angles.append(operations.rotary_angles(batch.positions, frequencies, hidden.dtype, rotation.magnitude))
+            lengths = (batch.query_starts, batch.context_lens, batch.block_tables)
+            plans.append(operations.plan_attention(*lengths, PAGE_TOKENS, hidden.dtype, attention.window_tokens))
+        for layer, kind, keys, values in zip(
+            weights.layers, self._kind_of_layer, cache.keys, cache.values, strict=True
+        ):
             rows = operations.rms_norm(hidden, layer.attention_norm, epsilon)
-            qkv = functional.linear(rows, layer.qkv)
-            queries = operations.rotate_and_store(qkv, angles, batch.slots, keys, values)
-            attended = operations.paged_attention(queries, keys, values, plan)
-            hidden = hidden + functional.linear(attended.reshape(rows.shape[0], -1), layer.attention_output)
+            qkv = linear(rows, layer.qkv, layer.qkv_bias)
+            queries = operations.rotate_and_store(
+                qkv, angles[kind], batch.slots, keys, values, layer.head_norm, epsilon
+            )
+            attended = operations.paged_attention(queries, keys, values, plans[kind], self._score_rule)
+            added = linear(attended.reshape(rows.shape[0], -1), layer.attention_output, layer.attention_output_bias)
+            if layer.attention_output_norm is not None:
+                added = operations.rms_norm(added, layer.attention_output_norm, epsilon)
+            hidden = hidden + added
             rows = operations.rms_norm(hidden, layer.feed_forward_norm, epsilon)
-            gated = operations.silu_mul(functional.linear(rows, layer.gate_up))
-            hidden = hidden + functional.linear(gated, layer.down)
+            gated = self._gate(linear(rows, layer.gate_up, layer.gate_up_bias))
+            added = linear(gated, layer.down, layer.down_bias)
+            if layer.feed_forward_output_norm is not None:
+                added = operations.rms_norm(added, layer.feed_forward_output_norm, epsilon)
+            hidden = hidden + added
         wanted = operations.rms_norm(hidden[batch.logit_rows], weights.final_norm, epsilon)
-        return functional.linear(wanted, weights.head).float()
+        logits: torch.Tensor = linear(wanted, weights.head).float()
+        return logits if self.shape.logit_cap is None else operations.soft_cap(logits, self.shape.logit_cap)

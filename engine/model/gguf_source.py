@@ -14,18 +14,28 @@ _LAYER_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_FOUR_NORMS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+"""Where a layer has four norms, the second of them is not the one before the feed-forward part."""
 _OTHER_NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
     "lm_head.weight": "output.weight",
 }
-_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
+_LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)")
+_PAIRED_ARCHITECTURES = frozenset({"llama"})
+"""In whose files the rows that turn together stand side by side; in the others they are where Hugging Face has them."""
 ROPE_FACTORS = "rope_freqs.weight"
 
 
@@ -35,35 +45,36 @@ class GgufSource:
     def __init__(self, file: GgufFile, shape: ModelShape) -> None:
         self._file = file
         self._shape = shape
+        self._layer_names = _LAYER_NAMES | (_FOUR_NORMS if shape.output_norms else {})
 
     @property
     def where(self) -> str:
         return str(self._file.path)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        entry = self._file.tensors.get(_gguf_name(name))
+        entry = self._file.tensors.get(self._gguf_name(name))
         return None if entry is None else entry.shape
 
     def read(self, name: str) -> torch.Tensor:
-        tensor = self._file.read(_gguf_name(name))
-        if name.endswith("q_proj.weight"):
+        tensor = self._file.read(self._gguf_name(name))
+        if self._shape.architecture not in _PAIRED_ARCHITECTURES:
+            return tensor
+        if "self_attn.q_proj." in name:
             return _halves_apart(tensor, self._shape.heads)
-        if name.endswith("k_proj.weight"):
+        if "self_attn.k_proj." in name:
             return _halves_apart(tensor, self._shape.kv_heads)
         return tensor
 
     def rope_factors(self) -> torch.Tensor | None:
         return self._file.read(ROPE_FACTORS) if ROPE_FACTORS in self._file.tensors else None
 
+    def _gguf_name(self, name: str) -> str:
+        if match := _LAYER.fullmatch(name):
+            return f"blk.{match[1]}.{self._layer_names[match[2]]}.{match[3]}"
+        return _OTHER_NAMES[name]
 
-def _halves_apart(matrix: torch.Tensor, heads: int) -> torch.Tensor:
+
+def _halves_apart(rows: torch.Tensor, heads: int) -> torch.Tensor:
     """Rows of a head from the order GGUF keeps them in, pairs that turn together side by side, to that of Hugging Face, where
-    the second of each pair stands half a head further (huggingface/transformers#31766)."""
-    rows, columns = matrix.shape
-    return matrix.view(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
-
-
-def _gguf_name(name: str) -> str:
-    if match := _LAYER.fullmatch(name):
-        return f"blk.{match[1]}.{_LAYER_NAMES[match[2]]}.weight"
-    return _OTHER_NAMES[name]
+    the second of each pair stands half a head further (huggingface/transformers#31766). A bias has numbers for rows."""
+    return rows.view(heads, rows.shape[0] // heads // 2, 2, -1).transpose(1, 2).reshape(rows.shape)

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import httpx
 
 from engine.errors import ModelError
-from engine.model.architecture import shape_of_config
+from engine.model.config_shape import shape_of_config
 from engine.model.json_file import read_json_object
 from engine.model.pull_progress import PullProgress, watched
 

@@ -19,11 +19,13 @@ import torch
 from engine.config import EngineConfig
 from engine.errors import ModelError
 from engine.kv_cache import KVSpec
-from engine.model.architecture import ModelShape, shape_of_config, shape_of_gguf
+from engine.model.architecture import ModelShape
+from engine.model.config_shape import shape_of_config
 from engine.model.decoder import Decoder, DecoderLike, DecoderWeights
 from engine.model.fingerprint import fingerprint_of
 from engine.model.gguf_file import GgufFile
 from engine.model.gguf_folder import gguf_of_folder
+from engine.model.gguf_shape import shape_of_gguf
 from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.model.safetensors_source import SafetensorsSource
@@ -73,7 +75,7 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
     info = ModelInfo(
         name=config.model_name,
         architecture=shape.architecture,
-        parameters=_parameters(parts.weights, shape),
+        parameters=parts.parameters,
         context_tokens=shape.context_tokens,
         vocabulary_size=shape.vocabulary_size,
         weights=PRECISION_NAMES[dtype],
@@ -89,6 +91,7 @@ class _Parts:
 
     shape: ModelShape
     weights: DecoderWeights
+    parameters: int
     tokenizer: ChatTokenizer
     files: tuple[Path, ...]
 
@@ -103,8 +106,8 @@ def _load_safetensors(folder: Path, dtype: torch.dtype, report: Callable[[str], 
     tokenizer = ChatTokenizer.from_folder(folder, ends)
     report("reading the weights")
     with SafetensorsSource(folder) as source:
-        weights = WeightPlan(source, shape, dtype).build()
-        return _Parts(shape, weights, tokenizer, (config_path, *source.paths))
+        plan = WeightPlan(source, shape, dtype)
+        return _Parts(shape, plan.build(), plan.parameters, tokenizer, (config_path, *source.paths))
 
 
 def _load_gguf(folder: Path, dtype: torch.dtype, report: Callable[[str], None]) -> _Parts:
@@ -116,19 +119,11 @@ def _load_gguf(folder: Path, dtype: torch.dtype, report: Callable[[str], None]) 
     ends = {found for name in names for found in _ids(file.metadata.get(f"tokenizer.ggml.{name}"))}
     tokenizer = ChatTokenizer.from_folder(folder, ends)
     report("reading the weights")
-    weights = WeightPlan(GgufSource(file, shape), shape, dtype).build()
-    return _Parts(shape, weights, tokenizer, (path,))
+    plan = WeightPlan(GgufSource(file, shape), shape, dtype)
+    return _Parts(shape, plan.build(), plan.parameters, tokenizer, (path,))
 
 
 def _ids(value: object) -> Iterable[int]:
     """One id or a list of them, as configurations write it."""
     values = value if isinstance(value, list) else [value]
     return [entry for entry in values if isinstance(entry, int)]
-
-
-def _parameters(weights: DecoderWeights, shape: ModelShape) -> int:
-    tensors = [weights.embedding, weights.final_norm, *([] if shape.tied_embeddings else [weights.head])]
-    for layer in weights.layers:
-        tensors += [layer.attention_norm, layer.qkv, layer.attention_output, layer.feed_forward_norm, layer.gate_up]
-        tensors.append(layer.down)
-    return sum(tensor.numel() for tensor in tensors)

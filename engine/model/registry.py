@@ -26,8 +26,9 @@ from typing import Final
 
 from engine.errors import ModelError, ModelNotFetched
 from engine.model import bundled
-from engine.model.architecture import shape_of_config, shape_of_gguf
+from engine.model.config_shape import shape_of_config
 from engine.model.gguf_folder import SOURCE_FILE, convert_tokenizer, gguf_of_folder, name_source
+from engine.model.gguf_shape import shape_of_gguf
 from engine.model.json_file import read_json_object
 from engine.model.pull_progress import PullProgress, folder_bytes
 from engine.tokenizer import TOKENIZER_FILE

@@ -6,15 +6,17 @@ are those of Hugging Face; a source of another format translates.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from engine.errors import ModelError
-from engine.model.architecture import ModelShape
+from engine.model.architecture import ModelShape, NormStyle
 from engine.model.decoder import DecoderWeights, LayerWeights
-from engine.model.rope import inverse_frequencies
+from engine.model.rotation import Rotation, rotation_of
 
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
@@ -42,13 +44,17 @@ Read = Callable[[], None]
 
 
 class WeightPlan:
-    """Collects what has to be read and checks it, then reads it."""
+    """Collects what has to be read and checks it, then reads it. `parameters` counts the numbers of the file that are used."""
 
     def __init__(self, source: TensorSource, shape: ModelShape, dtype: torch.dtype) -> None:
         self._source = source
         self._shape = shape
         self._dtype = dtype
+        has_offset = shape.norm_style is NormStyle.UNIT_OFFSET
+        self._norm_offset = 1.0 if has_offset else 0.0
+        self._norm_dtype = torch.float32 if has_offset or shape.output_norms else dtype
         self._reads: list[Read] = []
+        self.parameters = 0
 
     def build(self) -> DecoderWeights:
         """Raises ModelError before anything is read when a tensor is missing or has another shape than the config says."""
@@ -56,43 +62,56 @@ class WeightPlan:
         hidden = shape.hidden_size
         embedding = self._matrix([EMBEDDING], [shape.vocabulary_size], hidden)
         layers = [self._layer(f"model.layers.{index}.") for index in range(shape.layers)]
-        final_norm = self._vector(FINAL_NORM, hidden)
+        final_norm = self._norm(FINAL_NORM, hidden)
         head = embedding if shape.tied_embeddings else self._matrix([HEAD], [shape.vocabulary_size], hidden)
-        frequencies = inverse_frequencies(shape.head_size, shape.rope_theta, shape.rope_scaling)
+        rotations = [self._rotation(rotation_of(kind.rope, shape.head_size)) for kind in shape.attention_kinds]
+        for read in self._reads:
+            read()
+        return DecoderWeights(embedding, layers, final_norm, head, rotations)
+
+    def _rotation(self, rotation: Rotation) -> Rotation:
         factors = self._source.rope_factors()
+        frequencies = rotation.frequencies
         if factors is not None:
             if factors.shape != frequencies.shape:
                 raise ModelError(
                     f"{self._source.where} has {factors.numel()} rotary factors, where {frequencies.numel()} were expected"
                 )
             frequencies = frequencies / factors
-            if not frequencies.isfinite().all():
-                raise ModelError(
-                    f"{self._source.where} is damaged: its rotary factors give frequencies that are not finite"
-                )
-        for read in self._reads:
-            read()
-        return DecoderWeights(embedding, layers, final_norm, head, frequencies)
+        if not frequencies.isfinite().all():
+            raise ModelError(
+                f"{self._source.where} is damaged: its rotary factors give frequencies that are not finite"
+            )
+        return dataclasses.replace(rotation, frequencies=frequencies)
 
     def _layer(self, prefix: str) -> LayerWeights:
         shape = self._shape
-        attention, feed_forward = prefix + "self_attn.", prefix + "mlp."
+        hidden, width = shape.hidden_size, shape.intermediate_size
         query_rows, key_rows = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+        # The norm before the feed-forward part has two names, and one of them is another norm where there are four.
+        before_feed_forward = "pre_feedforward" if shape.output_norms else "post_attention"
+        attention = [prefix + f"self_attn.{name}_proj" for name in "qkv"]
+        attention_rows = [query_rows, key_rows, key_rows]
+        output, down = prefix + "self_attn.o_proj", prefix + "mlp.down_proj"
+        gate_up = [prefix + "mlp.gate_proj", prefix + "mlp.up_proj"]
         return LayerWeights(
-            attention_norm=self._vector(prefix + "input_layernorm.weight", shape.hidden_size),
-            qkv=self._matrix(
-                [attention + f"{name}_proj.weight" for name in "qkv"],
-                [query_rows, key_rows, key_rows],
-                shape.hidden_size,
+            attention_norm=self._norm(prefix + "input_layernorm.weight", hidden),
+            qkv=self._matrix(_named("weight", attention), attention_rows, hidden),
+            attention_output=self._matrix([output + ".weight"], [hidden], query_rows),
+            feed_forward_norm=self._norm(prefix + before_feed_forward + "_layernorm.weight", hidden),
+            gate_up=self._matrix(_named("weight", gate_up), [width] * 2, hidden),
+            down=self._matrix([down + ".weight"], [hidden], width),
+            qkv_bias=self._bias(_named("bias", attention), attention_rows) if shape.qkv_bias else None,
+            attention_output_bias=self._bias([output + ".bias"], [hidden]) if shape.attention_output_bias else None,
+            gate_up_bias=self._bias(_named("bias", gate_up), [width] * 2) if shape.feed_forward_bias else None,
+            down_bias=self._bias([down + ".bias"], [hidden]) if shape.feed_forward_bias else None,
+            head_norm=self._head_norm(prefix + "self_attn.") if shape.query_key_norms else None,
+            attention_output_norm=(
+                self._norm(prefix + "post_attention_layernorm.weight", hidden) if shape.output_norms else None
             ),
-            attention_output=self._matrix([attention + "o_proj.weight"], [shape.hidden_size], query_rows),
-            feed_forward_norm=self._vector(prefix + "post_attention_layernorm.weight", shape.hidden_size),
-            gate_up=self._matrix(
-                [feed_forward + "gate_proj.weight", feed_forward + "up_proj.weight"],
-                [shape.intermediate_size] * 2,
-                shape.hidden_size,
+            feed_forward_output_norm=(
+                self._norm(prefix + "post_feedforward_layernorm.weight", hidden) if shape.output_norms else None
             ),
-            down=self._matrix([feed_forward + "down_proj.weight"], [shape.hidden_size], shape.intermediate_size),
         )
 
     def _matrix(self, names: Sequence[str], rows: Sequence[int], columns: int) -> torch.Tensor:
@@ -105,11 +124,31 @@ class WeightPlan:
             self._reads.append(_copy(self._source, name, part))
         return matrix
 
-    def _vector(self, name: str, size: int) -> torch.Tensor:
-        self._expect(name, (size,))
-        vector = torch.empty(size, dtype=self._dtype)
-        self._reads.append(_copy(self._source, name, vector))
+    def _bias(self, names: Sequence[str], rows: Sequence[int]) -> torch.Tensor:
+        """One vector of the named ones, one after the other."""
+        for name, count in zip(names, rows, strict=True):
+            self._expect(name, (count,))
+        vector = torch.empty(sum(rows), dtype=self._dtype)
+        for name, part in zip(names, torch.split(vector, list(rows)), strict=True):
+            self._reads.append(_copy(self._source, name, part))
         return vector
+
+    def _norm(self, name: str, size: int) -> torch.Tensor:
+        self._expect(name, (size,))
+        vector = torch.empty(size, dtype=self._norm_dtype)
+        self._reads.append(_copy(self._source, name, vector, self._norm_offset))
+        return vector
+
+    def _head_norm(self, prefix: str) -> torch.Tensor:
+        """All query heads have one norm, all key heads another; a row for each head."""
+        shape = self._shape
+        names = prefix + "q_norm.weight", prefix + "k_norm.weight"
+        for name in names:
+            self._expect(name, (shape.head_size,))
+        rows = torch.empty(shape.heads + shape.kv_heads, shape.head_size, dtype=self._norm_dtype)
+        for name, part in zip(names, torch.split(rows, [shape.heads, shape.kv_heads]), strict=True):
+            self._reads.append(_copy(self._source, name, part, self._norm_offset))
+        return rows
 
     def _expect(self, name: str, expected: tuple[int, ...]) -> None:
         found = self._source.shape(name)
@@ -119,11 +158,18 @@ class WeightPlan:
             raise ModelError(
                 f"{self._source.where} has {name} of the shape {list(found)}, where {list(expected)} was expected"
             )
+        self.parameters += math.prod(expected)
 
 
-def _copy(source: TensorSource, name: str, target: torch.Tensor) -> Read:
+def _named(part: str, modules: Sequence[str]) -> list[str]:
+    return [f"{module}.{part}" for module in modules]
+
+
+def _copy(source: TensorSource, name: str, target: torch.Tensor, offset: float = 0.0) -> Read:
     def read() -> None:
         target.copy_(source.read(name))
+        if offset:
+            target.add_(offset)
         # Both pass NaN on; looking at each number by itself would take ten times as long.
         smallest, largest = target.aminmax()
         if not (smallest.isfinite() and largest.isfinite()):

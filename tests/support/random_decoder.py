@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from engine.model.architecture import ModelShape
+from engine.model.architecture import LayerAttention, ModelShape
 from engine.model.decoder import Decoder, DecoderWeights, LayerWeights
-from engine.model.rope import inverse_frequencies
+from engine.model.rope import Rope
+from engine.model.rotation import rotation_of
 from kernels.dispatch import choose_kernels
 from tests.support.tiny_model import LOGITS
 
 SHAPE = ModelShape(
     architecture="LlamaForCausalLM",
-    layers=2,
     hidden_size=32,
     intermediate_size=64,
     heads=4,
@@ -22,8 +22,8 @@ SHAPE = ModelShape(
     context_tokens=512,
     norm_epsilon=1e-5,
     tied_embeddings=False,
-    rope_theta=10000.0,
-    rope_scaling=None,
+    attention=(LayerAttention(Rope(10000.0)),) * 2,
+    score_scale=8**-0.5,
 )
 LLAMA_SPEC = SHAPE.kv_spec(torch.float32)
 
@@ -52,6 +52,6 @@ def random_llama(seed: int = 0) -> Decoder:
         layers=layers,
         final_norm=torch.ones(hidden),
         head=matrix(LOGITS, hidden, scale=4.0),
-        inverse_frequencies=inverse_frequencies(SHAPE.head_size, SHAPE.rope_theta, SHAPE.rope_scaling),
+        rotations=[rotation_of(kind.rope, SHAPE.head_size) for kind in SHAPE.attention_kinds],
     )
     return Decoder(SHAPE, weights, choose_kernels())

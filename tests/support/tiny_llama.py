@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from gguf import GGUFWriter
+from gguf import MODEL_ARCH_NAMES, GGUFWriter, RopeScalingType, get_tensor_name_map
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from engine.kv_cache import KVSpec
-from engine.model.architecture import shape_of_config
+from engine.model.config_shape import shape_of_config
 from engine.model.decoder import Decoder
 from engine.model.json_file import read_json_object
 from engine.model.safetensors_source import SafetensorsSource
@@ -30,6 +30,13 @@ CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
+GGUF_ARCHITECTURES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma3_text": "gemma3",
+}
 CHATML_CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
@@ -136,15 +143,17 @@ def write_gguf(
     path: Path,
     model: Any,
     *,
-    architecture: str = "llama",
+    architecture: str | None = None,
     extra: Mapping[str, torch.Tensor] | None = None,
     also: Callable[[GGUFWriter], None] = lambda writer: None,
 ) -> None:
-    """The same weights as a GGUF file in float32, query and key rows in the order such files have them.
+    """The same weights as a GGUF file in float32, as llama.cpp's conversion of this kind of model leaves them.
 
     `extra` tensors are added, and `also` may add metadata; what it adds wins.
     """
     config = model.config
+    own = GGUF_ARCHITECTURES[config.model_type]
+    architecture = architecture or own
     writer = GGUFWriter(path, architecture)
     also(writer)
     settled = {key for shard in writer.kv_data for key in shard}
@@ -155,17 +164,26 @@ def write_gguf(
         "feed_forward_length": config.intermediate_size,
         "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": config.num_key_value_heads,
+        "attention.key_length": getattr(config, "head_dim", None),
+        "attention.value_length": getattr(config, "head_dim", None),
+        "attention.sliding_window": getattr(config, "sliding_window", None),
         "vocab_size": config.vocab_size,
     }.items():
-        if f"{architecture}.{key}" not in settled:
+        if value is not None and f"{architecture}.{key}" not in settled:
             writer.add_uint32(f"{architecture}.{key}", value)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    _add_rope(writer, config.rope_parameters.get("full_attention", config.rope_parameters))
+    if getattr(config, "final_logit_softcapping", None):
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
     writer.add_eos_token_id(2)
+    (kind,) = (kind for kind, name in MODEL_ARCH_NAMES.items() if name == own)
+    names = get_tensor_name_map(kind, config.num_hidden_layers)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        writer.add_tensor(_gguf_name(name), _gguf_order(name, tensor, config).contiguous().numpy())
+        gguf_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert gguf_name is not None
+        writer.add_tensor(gguf_name, _gguf_order(own, name, tensor, config).contiguous().numpy())
     for name, tensor in (extra or {}).items():
         writer.add_tensor(name, tensor.numpy())
     writer.write_header_to_file()
@@ -174,31 +192,21 @@ def write_gguf(
     writer.close()
 
 
-def _gguf_name(name: str) -> str:
-    parts = {
-        "model.embed_tokens": "token_embd",
-        "model.norm": "output_norm",
-        "lm_head": "output",
-        "model.layers": "blk",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-    }
-    for theirs, own in parts.items():
-        name = name.replace(theirs, own)
-    return name
+def _add_rope(writer: GGUFWriter, rope: Mapping[str, Any]) -> None:
+    writer.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] in ("linear", "yarn"):
+        writer.add_rope_scaling_type(RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
 
 
-def _gguf_order(name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
-    """llama.cpp keeps the two numbers that turn together next to each other (ggml-org/llama.cpp#3364)."""
-    if not name.endswith(("q_proj.weight", "k_proj.weight")):
+def _gguf_order(architecture: str, name: str, tensor: torch.Tensor, config: Any) -> torch.Tensor:
+    """In Llama's files the two numbers that turn together are next to each other (ggml-org/llama.cpp#3364), in Gemma's the
+    weights of norms are whole."""
+    if architecture == "gemma3" and name.endswith("norm.weight"):
+        return tensor + 1
+    if architecture != "llama" or not ("q_proj" in name or "k_proj" in name):
         return tensor
-    heads = config.num_attention_heads if name.endswith("q_proj.weight") else config.num_key_value_heads
-    rows, columns = tensor.shape
-    return tensor.view(heads, 2, rows // heads // 2, columns).transpose(1, 2).reshape(rows, columns)
+    heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+    return tensor.view(heads, 2, tensor.shape[0] // heads // 2, -1).transpose(1, 2).reshape(tensor.shape)

@@ -15,7 +15,8 @@ from engine.kv_cache import KVCache
 from engine.model.decoder import Decoder
 from engine.model.loader import load_model
 from tests.support.decoding import Stream, batch_of, greedy, step
-from tests.support.tiny_llama import load_decoder, tiny_llama, write_folder
+from tests.support.tiny_families import tiny_family
+from tests.support.tiny_llama import load_decoder, tiny_llama, write_folder, write_tokenizer
 
 PAGES = 64
 
@@ -129,3 +130,19 @@ def test_stale_pages_do_not_show(tiny: tuple[Decoder, Any]) -> None:
     assert greedy(decoder, cache, [prompt], [pages], max_tokens=30) == greedy(
         decoder, fresh, [prompt], [pages], max_tokens=30
     )
+
+
+def test_gemma_in_bfloat16_keeps_its_norms_wide_and_stays_near_float32(tmp_path: Path) -> None:
+    """One plus a small weight would lose most of the weight in bfloat16."""
+    tiny_family("Gemma 3", vocab_size=420, initializer_range=0.1).save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    wide, narrow = (load_model(EngineConfig(tmp_path, "tiny", weights=weights)) for weights in ("fp32", "bf16"))
+    weights = narrow.decoder.weights  # type: ignore[attr-defined]
+    assert (weights.final_norm.dtype, weights.layers[0].head_norm.dtype) == (torch.float32, torch.float32)
+    assert weights.layers[0].qkv.dtype == torch.bfloat16
+    stream = streams_of([40], random.Random(1))[0]
+    logits = []
+    for loaded in (wide, narrow):
+        stream.done = 0
+        logits.append(step(loaded.decoder, KVCache.for_spec(loaded.kv_spec, PAGES), [(stream, 40)])[0])
+    torch.testing.assert_close(logits[1], logits[0], atol=0.1, rtol=0.05)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from gguf import GGUFWriter
+from gguf import GGUFWriter, RopeScalingType
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -200,12 +200,14 @@ def test_missing_and_misshapen_tensors_are_named(folder: Path) -> None:
         ({"architectures": ["MambaForCausalLM"]}, "architecture MambaForCausalLM, and supported are LlamaForCausalLM"),
         ({"architectures": None}, r"\(none named\), and supported are LlamaForCausalLM"),
         ({"hidden_act": "gelu"}, "hidden_act = 'gelu', which is not supported"),
-        ({"attention_bias": True}, "attention_bias = True"),
-        ({"mlp_bias": True}, "mlp_bias = True"),
+        ({"attention_bias": True}, r"lacks the tensor model\.layers\.0\.self_attn\.q_proj\.bias"),
+        ({"mlp_bias": True}, r"lacks the tensor model\.layers\.0\.mlp\.gate_proj\.bias"),
+        ({"attention_bias": 2}, "attention_bias = 2, where true or false was expected"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1000000000, and at most 10000 are supported"),
         ({"quantization_config": {"quant_method": "awq"}}, "quantization_config"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 2}}, "rope type 'yarn'"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2}}, "rope type 'linear'"),
-        ({"rope_parameters": [1]}, "rope parameters that are not an object"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 2}}, "rope type 'longrope'"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "su", "factor": 2}}, "rope type 'su'"),
+        ({"rope_parameters": [1]}, r"rope_parameters = \[1\], where an object was expected"),
         ({"num_key_value_heads": 3}, "4 attention heads, which 3 key heads cannot share evenly"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers = 'two', where a positive whole number was expected"),
         ({"hidden_size": 0}, "hidden_size = 0"),
@@ -270,8 +272,9 @@ def test_an_unknown_precision_is_refused(good_folder: Path) -> None:
     ("add", "sentence"),
     [
         (lambda writer: writer.add_expert_count(8), "expert_count = 8, which is not supported"),
-        (lambda writer: writer.add_sliding_window(64), "attention.sliding_window = 64"),
-        (lambda writer: writer.add_rope_scaling_type(_scaling("yarn")), "rope.scaling.type = 'yarn'"),
+        (lambda writer: writer.add_uint32("llama.attention.sliding_window_pattern", 2), "sliding_window_pattern = 2"),
+        (lambda writer: writer.add_rope_scaling_type(RopeScalingType.LONGROPE), "rope.scaling.type = 'longrope'"),
+        (lambda writer: writer.add_attn_logit_softcapping(50.0), "attn_logit_softcapping = 50.0"),
         (lambda writer: writer.add_rope_dimension_count(6), "rope.dimension_count = 6"),
         (lambda writer: writer.add_array("llama.attention.head_count_kv", [1, 2]), r"head_count_kv = \(array of 2\)"),
     ],
@@ -356,9 +359,3 @@ def test_any_damage_to_a_tokenizer_is_served_or_refused_in_a_sentence(
             load(folder).tokenizer.encode_turns([Turn(Role.USER, "hello")])
         except ModelError as refused:
             assert str(folder) in str(refused)  # noqa: PT017
-
-
-def _scaling(name: str) -> Any:
-    from gguf.constants import RopeScalingType
-
-    return RopeScalingType[name.upper()]
