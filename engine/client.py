@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.types import EngineEvent, EngineState, EngineStats, GenerationRequest, ModelInfo, RequestId, Turn
+from engine.snapshot import EngineSnapshot
+from engine.types import (
+    EngineEvent,
+    EngineState,
+    EngineStats,
+    GenerationRequest,
+    ModelInfo,
+    Namespace,
+    RequestId,
+    SessionKey,
+    Turn,
+)
 
 EventListener = Callable[[Sequence[EngineEvent]], None]
 """Called on the event loop, once per engine step, with that step's events in order. It must not block and must not raise."""
@@ -35,8 +46,8 @@ class EngineClient(Protocol):
     async def wait_ready(self) -> None:
         """Return when requests are accepted. Raises EngineNotReady when the engine failed or was stopped."""
 
-    async def count_tokens(self, turns: Sequence[Turn]) -> int:
-        """Tokens of the prompt these turns make, the template's own included.
+    async def check(self, request: GenerationRequest) -> int:
+        """Tokens of the prompt this request makes, the template's own included; nothing is submitted.
 
         Raises EngineNotReady, TemplateRefused, or PromptTooLong when it can never be answered.
         """
@@ -52,6 +63,27 @@ class EngineClient(Protocol):
 
     def stats(self) -> EngineStats:
         """A snapshot, from counters the engine publishes once per step."""
+
+    async def snapshot(self) -> EngineSnapshot:
+        """Every session with its pages and timers, the page map, the prefixes. Raises EngineNotReady."""
+
+    async def evict_session(self, key: SessionKey) -> bool:
+        """Move a session to the next tier now; from the last one it is gone. False where there is none, or it is ACTIVE."""
+
+    async def drop_session(self, key: SessionKey) -> bool:
+        """Forget a session in every tier: when this returns no file and no page of it is left. Its turns are cancelled."""
+
+    async def drop_namespace(self, namespace: Namespace) -> int:
+        """Forget everything of a namespace, its parts included, in every tier; how many sessions that were."""
+
+    async def set_prefix(self, name: str, turns: Sequence[Turn]) -> None:
+        """Compute a persona's prefix ahead, in the background, or load it from disk. The same name again replaces it.
+
+        `turns` is what every conversation of the persona begins with, its system prompt.
+        """
+
+    async def drop_prefix(self, name: str) -> None:
+        """Forget a persona's prefix in every tier. An unknown name is ignored."""
 
     async def stop(self) -> None:
         """End the engine: every request still there gets its `Finished`, then threads and memory are given back."""

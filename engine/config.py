@@ -16,6 +16,17 @@ class EngineConfig:
     `kv_memory_bytes` bounds the KV pages of all layers together. `max_step_tokens` is the token budget of one step: decodes
     first, then chunks of prefill. `max_running` bounds the sequences in a step, `max_waiting` those in the queue.
     `threads` None means one per usable core. `weights` is `auto`, `fp32` or `bf16`.
+
+    Queue: `max_waiting_tokens` bounds the prompt tokens of the requests that wait. An idle engine may wait `batch_window_ms` for
+    more requests before its first step, never for interactive ones. A step is kept short enough that running answers get a
+    token every `inter_token_target_ms`; 0 switches that off. `kv_reserve` is the share of the pages that admission leaves free
+    for running answers to grow into.
+
+    Reuse: `reuse` False computes every prompt whole. Sessions leave the pages for the host's memory `session_device_s`, that
+    for the disk `session_host_s`, and the disk for good `session_ttl_s` after their last turn.
+    `host_memory_bytes` 0 and `disk_folder` None switch a tier off. `prefix_memory_bytes` bounds what personas' prefixes hold.
+    A read or write of the disk that takes longer than `transfer_timeout_s` counts as failed. At a stop the engine spends up to
+    `save_s` on writing sessions to disk.
     """
 
     model_path: Path
@@ -26,3 +37,17 @@ class EngineConfig:
     max_step_tokens: int = 256
     max_running: int = 32
     max_waiting: int = 256
+    max_waiting_tokens: int = 1 << 18
+    batch_window_ms: int = 0
+    inter_token_target_ms: int = 0
+    kv_reserve: float = 0.3
+    reuse: bool = True
+    host_memory_bytes: int = 0
+    disk_folder: Path | None = None
+    disk_bytes: int = 1 << 32
+    prefix_memory_bytes: int = 1 << 28
+    session_device_s: float = 300.0
+    session_host_s: float = 1800.0
+    session_ttl_s: float = 86400.0
+    transfer_timeout_s: float = 10.0
+    save_s: float = 10.0

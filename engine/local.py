@@ -104,8 +104,8 @@ class LocalEngine:
         await self._settled.wait()
         self._require_ready()
 
-    async def count_tokens(self, turns: Sequence[Turn]) -> int:
-        return len(await self._encode(turns))
+    async def check(self, request: GenerationRequest) -> int:
+        return len(await self._encode(request.turns))
 
     async def submit(self, request: GenerationRequest) -> None:
         arrived_at = self._clock()

@@ -7,7 +7,7 @@ them; nothing else of the engine is visible outside.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import NewType
 
 RequestId = NewType("RequestId", str)
@@ -37,6 +37,62 @@ class EngineState(StrEnum):
     READY = "ready"
     FAILED = "failed"
     STOPPED = "stopped"
+
+
+class NamespaceKind(StrEnum):
+    """What a namespace stands for; the kind is part of every key, so one cannot pose as another (vllm-project/vllm#44701)."""
+
+    PUBLIC = "public"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The isolation domain of KV: what is computed in one is never found from another.
+
+    Made by the server from who asks. `name` is the user's id, and `part` splits it further (an API key's end customers); both
+    may hold any text. The public namespace belongs to personas, has no name, and is looked up only as far as a persona's own
+    prefix reaches.
+    """
+
+    kind: NamespaceKind
+    name: str = ""
+    part: str = ""
+
+    @classmethod
+    def public(cls) -> Namespace:
+        return cls(NamespaceKind.PUBLIC)
+
+    @classmethod
+    def user(cls, user_id: str, part: str = "") -> Namespace:
+        return cls(NamespaceKind.USER, user_id, part)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Whose session it is, and which: the live side of one conversation, or of one persona in the public namespace."""
+
+    namespace: Namespace
+    name: str
+
+
+class Priority(Enum):
+    """Who goes first when not everybody can: a person who waits, then a program, then work nobody waits for."""
+
+    INTERACTIVE = "interactive"
+    BOT = "bot"
+    BACKGROUND = "background"
+
+
+class ContextPolicy(StrEnum):
+    """What happens to a conversation that has outgrown the context.
+
+    `ERROR`: PromptTooLong, with the numbers. `DROP_OLDEST_TURNS`: whole turns are left out from the oldest on, never a system
+    prompt; `Usage.dropped_turns` says how many. What is stored does not change either way.
+    """
+
+    ERROR = "error"
+    DROP_OLDEST_TURNS = "drop_oldest_turns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +134,51 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One answer to be made: the whole path of turns up to and including the user's last message."""
+    """One answer to be made: the whole path of turns up to and including the user's last message.
+
+    `namespace` is whose KV may be reused and kept; without one nothing is looked up and nothing kept. `session` names the lease
+    in it, the conversation; a request without one still reuses every page of its namespace. `persona` is the prefix of
+    `EngineClient.set_prefix` whose system prompt these turns begin with: only as far as the two agree is the public
+    namespace looked up.
+    """
 
     request_id: RequestId
     turns: tuple[Turn, ...]
     sampling: SamplingParams = SamplingParams()
+    namespace: Namespace | None = None
+    session: str | None = None
+    persona: str | None = None
+    priority: Priority = Priority.INTERACTIVE
+    context_policy: ContextPolicy = ContextPolicy.ERROR
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        """The lease that this request is a turn of."""
+        if self.namespace is None or self.session is None:
+            return None
+        return SessionKey(self.namespace, self.session)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedFrom:
-    """Tokens of the prompt that were not computed again, by where their KV came from."""
+    """Tokens of the prompt that were not computed again, by where their KV came from; `prefix` is a persona's, in any tier."""
 
     device: int = 0
     host: int = 0
     disk: int = 0
     prefix: int = 0
 
+    @property
+    def total(self) -> int:
+        return self.device + self.host + self.disk + self.prefix
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer cost; the names are those of the public contract. Times that were never reached are None."""
+    """What an answer cost; the names are those of the public contract. Times that were never reached are None.
+
+    `dropped_turns` are those the context policy left out of this prompt.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -107,6 +188,7 @@ class Usage:
     ttft_ms: float | None = None
     decode_ms: float | None = None
     cached_from: CachedFrom = field(default_factory=CachedFrom)
+    dropped_turns: int = 0
 
 
 class FailureCode(StrEnum):

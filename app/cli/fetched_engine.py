@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
 from engine.client import EngineClient, EventListener
 from engine.errors import EngineNotReady, ModelError
-from engine.types import EngineState, EngineStats, GenerationRequest, ModelInfo, RequestId, Turn
+from engine.types import EngineState, EngineStats, GenerationRequest, ModelInfo, RequestId
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -60,8 +60,8 @@ class FetchedEngine:
         await self._decided.wait()
         await self._ready_engine().wait_ready()
 
-    async def count_tokens(self, turns: Sequence[Turn]) -> int:
-        return await self._ready_engine().count_tokens(turns)
+    async def check(self, request: GenerationRequest) -> int:
+        return await self._ready_engine().check(request)
 
     async def submit(self, request: GenerationRequest) -> None:
         await self._ready_engine().submit(request)

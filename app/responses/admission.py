@@ -15,7 +15,7 @@ from app.settings import Settings
 from app.text import require_storable
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, TemplateRefused
-from engine.types import EngineState, Turn
+from engine.types import EngineState, GenerationRequest, RequestId, Turn
 
 RETRY_DRAINING_S = 5
 """A restart takes about this long; behind a load balancer another server answers at once."""
@@ -74,7 +74,7 @@ class Admission:
         if self._engine.state is not EngineState.READY:
             return None
         try:
-            await self._engine.count_tokens(turns)
+            await self._engine.check(GenerationRequest(RequestId("check"), tuple(turns)))
         except PromptTooLong as problem:
             self._metrics.rejected("prompt_too_long")
             return InvalidInput(

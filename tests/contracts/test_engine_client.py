@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -98,7 +99,7 @@ async def test_nothing_is_taken_before_the_engine_is_ready(fresh: EngineClient) 
     with pytest.raises(EngineNotReady):
         await fresh.submit(request("a"))
     with pytest.raises(EngineNotReady):
-        await fresh.count_tokens(request("a").turns)
+        await fresh.check(request("a"))
     fresh.cancel(RequestId("a"))
 
 
@@ -129,7 +130,7 @@ async def test_an_answer_is_progress_then_text_then_one_end(engine: EngineClient
 
 async def test_the_count_of_a_prompt_is_what_usage_says(engine: EngineClient, listener: Listener) -> None:
     one = request("a", "some words to count")
-    counted = await engine.count_tokens(one.turns)
+    counted = await engine.check(one)
     await engine.submit(one)
     (end,) = await listener.end_of("a")
     assert end.usage.input_tokens == counted > 0
@@ -178,7 +179,9 @@ async def test_an_answer_given_back_as_ids_is_part_of_the_prompt(engine: EngineC
     assert end.token_ids
     turns = (*one.turns, Turn(Role.ASSISTANT, listener.text("a"), end.token_ids))
     without = (*one.turns, Turn(Role.ASSISTANT, "", ()))
-    assert await engine.count_tokens(turns) == await engine.count_tokens(without) + len(end.token_ids)
+    assert await engine.check(replace(one, turns=turns)) == await engine.check(replace(one, turns=without)) + len(
+        end.token_ids
+    )
 
 
 async def test_answers_of_one_step_arrive_together(engine: EngineClient, listener: Listener) -> None:
@@ -215,7 +218,7 @@ async def test_a_prompt_that_can_never_fit_is_refused_with_both_numbers_and_no_e
     engine: EngineClient, listener: Listener
 ) -> None:
     long = request("a", "word " * CONTEXT_TOKENS)
-    for refused in (engine.submit(long), engine.count_tokens(long.turns)):
+    for refused in (engine.submit(long), engine.check(long)):
         with pytest.raises(PromptTooLong) as caught:
             await refused
         assert caught.value.prompt_tokens > CONTEXT_TOKENS

@@ -256,7 +256,7 @@ async def test_the_loop_is_free_while_the_engine_computes(started: Started) -> N
     await engine.submit(request("b"))
     engine.cancel(RequestId("b"))
     assert engine.stats().state is EngineState.READY
-    assert await engine.count_tokens(request("c").turns) > 0
+    assert await engine.check(request("c")) > 0
     go_on.set()
     await started.listener.end_of("a", "b")
 
@@ -267,7 +267,7 @@ async def test_an_idle_engine_computes_nothing(started: Started) -> None:
     await started.listener.end_of("a")
     steps = engine.stats().steps_total
     engine.cancel(RequestId("a"))
-    assert await engine.count_tokens(request("c").turns) > 0
+    assert await engine.check(request("c")) > 0
     assert engine.stats().steps_total == steps
 
 

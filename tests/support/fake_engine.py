@@ -173,9 +173,9 @@ class FakeEngine:
         await self._settled.wait()
         self._require_ready()
 
-    async def count_tokens(self, turns: Sequence[Turn]) -> int:
+    async def check(self, request: GenerationRequest) -> int:
         self._require_ready()
-        return self._checked_prompt_tokens(turns)
+        return self._checked_prompt_tokens(request.turns)
 
     async def submit(self, request: GenerationRequest) -> None:
         self._require_ready()

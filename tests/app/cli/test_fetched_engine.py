@@ -43,7 +43,7 @@ async def test_it_is_loading_while_the_model_is_fetched_and_then_is_the_engine()
     assert made_of == [Path("models/tiny")]
     assert engine.state is EngineState.READY
     assert engine.model == fake.model
-    assert await engine.count_tokens(REQUEST.turns) == await fake.count_tokens(REQUEST.turns)
+    assert await engine.check(REQUEST) == await fake.check(REQUEST)
     await engine.submit(REQUEST)
     assert engine.stats() == fake.stats()
     await engine.stop()
