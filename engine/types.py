@@ -267,13 +267,28 @@ class ModelInfo:
     fingerprint: str
 
 
+Counts = tuple[tuple[str, int], ...]
+"""Numbers by the wire string of a closed set: `(("device", 12), ("host", 3))`. What is left out is 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """One snapshot for `/metrics` and `kvasir doctor`; all counts are of this moment, totals since the start."""
+    """One snapshot for `/metrics` and `kvasir doctor`; all counts are of this moment, totals since the start.
+
+    `waiting_tokens` are the prompt tokens of the requests that wait. `reuse` False: every prompt is computed whole, because of a
+    setting or of the model. `pages` are (tier, state, pages) with the tiers device, host and disk and the values of `PageState`;
+    `tier_bytes` are (tier, used, limit), a limit of 0 being a tier that is off. `sessions` are by `SessionState`, `prefixes`
+    by `PrefixState`.
+
+    Of the tokens of prompts (`prefix_tokens_queried_total`, counted once per request, when it is first admitted) those in
+    `prefix_tokens_hit` were found; `reprefill_tokens_total` says why the others were computed, by reason: `cold` (never seen),
+    `evicted`, `expired`, `version` (another model), `template` (the ids before them changed), `disabled`, `preempted`.
+    """
 
     state: EngineState
     running_requests: int = 0
     waiting_requests: int = 0
+    waiting_tokens: int = 0
     pages_total: int = 0
     pages_free: int = 0
     steps_total: int = 0
@@ -282,3 +297,16 @@ class EngineStats:
     preemptions_total: int = 0
     last_step_ms: float = 0.0
     threads: int = 0
+    reuse: bool = True
+    pages: tuple[tuple[str, str, int], ...] = ()
+    tier_bytes: tuple[tuple[str, int, int], ...] = ()
+    prefix_tokens_queried_total: int = 0
+    prefix_tokens_hit: CachedFrom = field(default_factory=CachedFrom)
+    reprefill_tokens_total: Counts = ()
+    sessions: Counts = ()
+    sessions_expired_total: int = 0
+    prefixes: Counts = ()
+    restore_verify_failures_total: int = 0
+    transfers_timed_out_total: int = 0
+    stalls_total: int = 0
+    """Times the watchdog found work that waited while the engine idled."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.house.source import ROOMS, ROOT, imports, imports_package, modules
 
-ENGINE_DOOR = {"engine.client", "engine.types", "engine.config", "engine.errors"}
+ENGINE_DOOR = {"engine.client", "engine.types", "engine.config", "engine.errors", "engine.snapshot"}
 COMPOSITION_ROOT = {
     Path("app/cli/serve.py"): {"engine.local", "engine.model.registry"},
     Path("app/cli/model.py"): {"engine.model.registry"},
