@@ -48,6 +48,7 @@ class Answer:
     sampling: SamplingState
     text: AnswerText
     arrived_at: float
+    dropped_turns: int = 0
     first_scheduled_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
@@ -79,7 +80,9 @@ class Engine:
     def has_work(self) -> bool:
         return self._scheduler.has_work
 
-    def submit(self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float) -> None:
+    def submit(
+        self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float, dropped_turns: int = 0
+    ) -> None:
         """Take a request whose prompt is known to fit. One that cannot be taken fails at once."""
         sequence = TokenSequence(
             request.request_id,
@@ -95,12 +98,13 @@ class Engine:
                 SamplingState(request.sampling, prompt_ids, self._tokenizer.vocabulary_size),
                 self._answer_text(request.sampling),
                 arrived_at,
+                dropped_turns,
             )
             self._scheduler.add(sequence)
         except Exception:
             logger.exception("request %s could not be taken", request.request_id)
             self._answers.pop(request.request_id, None)
-            usage = Usage(input_tokens=len(prompt_ids))
+            usage = Usage(input_tokens=len(prompt_ids), dropped_turns=dropped_turns)
             failure = EngineFailure(FailureCode.REQUEST_FAILED, "The engine could not take this request.")
             self._events.append(Finished(request.request_id, FinishReason.FAILED, usage, failure=failure))
 
@@ -276,6 +280,7 @@ def _usage(answer: Answer) -> Usage:
         prefill_ms=_milliseconds(answer.first_scheduled_at, answer.first_token_at),
         ttft_ms=_milliseconds(answer.arrived_at, answer.first_token_at),
         decode_ms=_milliseconds(answer.first_token_at, answer.last_token_at),
+        dropped_turns=answer.dropped_turns,
     )
 
 

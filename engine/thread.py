@@ -41,11 +41,12 @@ Loader = Callable[[EngineConfig, Callable[[str], None]], "LoadedModel"]
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A request and its prompt, encoded and known to fit."""
+    """A request and its prompt, encoded and known to fit; `dropped_turns` were left out of it."""
 
     request: GenerationRequest
     prompt_ids: list[int]
     arrived_at: float
+    dropped_turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +184,8 @@ class EngineThread:
             while True:
                 for command in self._commands.get(block=not engine.has_work):
                     match command:
-                        case Submit(request, prompt_ids, arrived_at):
-                            engine.submit(request, prompt_ids, arrived_at)
+                        case Submit(request, prompt_ids, arrived_at, dropped_turns):
+                            engine.submit(request, prompt_ids, arrived_at, dropped_turns)
                         case Cancel(request_id):
                             engine.cancel(request_id)
                         case Stop():
