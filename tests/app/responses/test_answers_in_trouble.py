@@ -20,7 +20,8 @@ from engine.types import EngineState
 from tests.app.responses.chat import Chat, open_chat
 from tests.app.responses.test_answers import kinds
 from tests.support.client import problem
-from tests.support.fake_engine import ENDLESS, FakeEngine, failing_script, text_script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripts import ENDLESS, failing_script, text_script
 
 # --- engines in trouble ----------------------------------------------------------------------------------------------
 
