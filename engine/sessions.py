@@ -121,19 +121,20 @@ class Sessions:
         session.is_leaving = False
         return session
 
-    def commit(self, session: Session, tokens: Sequence[int], cached_tokens: int, ttft_ms: float | None) -> None:
+    def commit(self, session: Session, tokens: list[int], cached_tokens: int, ttft_ms: float | None) -> None:
         """A turn has ended, cancelled ones too: `tokens` are the prompt and what was kept of the answer, as far as their KV was
-        computed. Before `end`. Of a session that has gone meanwhile nothing is kept."""
+        computed. Before `end`. A turn that was dropped before it came further than the last one takes nothing back. Of a
+        session that has gone meanwhile nothing is kept."""
         if not session.running:
             raise IllegalTransition(f"a turn of a session in state {_named(session.state)} was committed")
         if session.state is None:
             return
-        session.tokens = list(tokens)
-        session.num_tokens = len(tokens)
         session.turns += 1
         session.cached_tokens = cached_tokens
         session.ttft_ms = ttft_ms
-        if tokens:
+        if tokens and session.tokens[: len(tokens)] != tokens:
+            session.tokens = list(tokens)
+            session.num_tokens = len(tokens)
             self.misses.came_back(session.key)
 
     def end(self, session: Session) -> None:
@@ -224,17 +225,16 @@ class Sessions:
         return Demotion(session, session.leaving_to)
 
     def demoted(self, session: Session, state: SessionState) -> bool:
-        """A demotion was carried out, as far as `state`, which may be lower than asked. False where a turn came in between.
-
-        Where the session goes away for good, `remove` says so instead.
+        """A demotion was carried out, as far as `state`, which may be lower than asked. False, and nothing changes, where a
+        turn came in between. Where the session goes away for good, `remove` says so instead.
         """
-        if session.state is None or session.state is SessionState.ACTIVE:
+        if not session.is_leaving:
             return False
         if session.state is not state:
             self._change(session, state)
-        if session.is_leaving and rank(state) >= rank(session.leaving_to):
+        if rank(state) >= rank(session.leaving_to):
             session.is_leaving = False
-        self._set_timer(session)
+            self._set_timer(session)
         return True
 
     def remove(self, session: Session, reason: Departure) -> None:
