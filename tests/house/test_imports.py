@@ -24,6 +24,7 @@ PURE = (
     "engine/config.py",
     "engine/errors.py",
     "engine/client.py",
+    "engine/encoded_chats.py",
     "engine/sequence.py",
     "engine/pages.py",
     "engine/scheduler.py",
