@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,7 @@ MAX_BYTES: Final = 64 << 20
 _ID_BYTES: Final = 4
 _STORED_ID_BYTES: Final = 40
 _MESSAGE_BYTES: Final = 300
+_SIZE_BYTES: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +57,77 @@ class EncodedChat:
         return position
 
 
+@dataclass(frozen=True, slots=True)
+class TurnSizes:
+    """The tokens of each turn of a whole conversation, most of which may have left the prompt long ago.
+
+    A turn is known again by its hash: the sizes decide what is left out, never what is in a prompt.
+    """
+
+    hashes: array[int]
+    tokens: array[int]
+
+    @classmethod
+    def of(cls, turns: Sequence[Turn], tokens_of: Callable[[Turn], int], before: TurnSizes | None) -> TurnSizes:
+        """Counts the turns that are new after the last one in common with the sizes of before."""
+        hashes = array("q", map(hash, turns))
+        common = _num_common(hashes, before.hashes) if before is not None else 0
+        tokens: array[int] = before.tokens[:common] if before is not None else array("I")
+        tokens.extend(tokens_of(turn) for turn in turns[common:])
+        return cls(hashes, tokens)
+
+
 class EncodedChats:
     """Owns the last encoding of each session, the one that was used longest ago leaving first. Not thread-safe."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._chats: OrderedDict[SessionKey, tuple[EncodedChat, int]] = OrderedDict()
+        self._chats: OrderedDict[SessionKey, _Remembered] = OrderedDict()
         self.num_bytes = 0
 
     def __len__(self) -> int:
         return len(self._chats)
 
     def last_of(self, key: SessionKey) -> EncodedChat | None:
-        chat, _ = self._chats.get(key, (None, 0))
-        return chat
+        remembered = self._chats.get(key)
+        return None if remembered is None else remembered.chat
 
-    def remember(self, key: SessionKey, chat: EncodedChat) -> None:
+    def sizes_of(self, key: SessionKey) -> TurnSizes | None:
+        remembered = self._chats.get(key)
+        return None if remembered is None else remembered.sizes
+
+    def remember(self, key: SessionKey, chat: EncodedChat, sizes: TurnSizes | None = None) -> None:
         """In the place of the last one. A chat that is larger than all there is room for is not kept."""
         self.forget(key)
-        num_bytes = chat.num_bytes
+        num_bytes = chat.num_bytes + (0 if sizes is None else _SIZE_BYTES * len(sizes.tokens))
         if num_bytes > self._max_bytes:
             return
-        self._chats[key] = chat, num_bytes
+        self._chats[key] = _Remembered(chat, sizes, num_bytes)
         self.num_bytes += num_bytes
         while self.num_bytes > self._max_bytes:
             self.forget(next(iter(self._chats)))
 
     def forget(self, key: SessionKey) -> None:
         """The session is gone. Nothing happens for one that is not here."""
-        _, num_bytes = self._chats.pop(key, (None, 0))
-        self.num_bytes -= num_bytes
+        if remembered := self._chats.pop(key, None):
+            self.num_bytes -= remembered.num_bytes
 
     def forget_namespace(self, namespace: Namespace) -> None:
         """Everything of a namespace is gone, its parts included."""
         for key in [key for key in self._chats if _is_within(key.namespace, namespace)]:
             self.forget(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    chat: EncodedChat
+    sizes: TurnSizes | None
+    num_bytes: int
+
+
+def _num_common(some: Sequence[int], others: Sequence[int]) -> int:
+    shorter = min(len(some), len(others))
+    return next((at for at in range(shorter) if some[at] != others[at]), shorter)
 
 
 def _same_message(turns: Sequence[Turn], index: int, other_turns: Sequence[Turn], other_index: int) -> bool:

@@ -15,6 +15,7 @@ Made by the loader and shared by all threads. Three promises:
 from __future__ import annotations
 
 import re
+import string
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,14 @@ END_TOKENS: Final = frozenset(
 
 MOST_TOKENS: Final = 10_000_000
 """No vocabulary has a tenth of this; a larger id is damage, and a table up to it would not fit into memory."""
+
+FIRST_MESSAGES: Final = (
+    *("", *string.printable, *"éдשعकก日、の한😀", *"\u0301\u094d\u1161\u00a0\u200d\u2581\ufffd"),
+    *("\n\n", "\n\n\n\n", "\r\n", "  ", "    ", "...", "--", "==", "//"),
+    *("42", "the", "Hello", " hello", "\nHello", "\n\nHello"),
+)
+"""What a first message may begin with. Single characters above all: the shorter a text is, the sooner what stands before it
+takes it into one of its own tokens, and the place where that can happen is what has to be found."""
 
 _TEMPLATE_TOKENS: Final = (
     *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
@@ -125,6 +134,21 @@ class ChatTokenizer:
             ends.append(assembly.num_ids)
         assembly.add_template(layout.texts[-1])
         return EncodedChat(tuple(turns), layout, assembly.finish(), ends)
+
+    def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
+        """The ids with which every conversation begins that begins with these turns, whatever its user says first.
+
+        `turns` are a persona's, or none for what the template begins with by itself. Where the template has no place for a
+        system prompt, the ids end within the user's message, before the first one that the user's words could change.
+        Raises TemplateRefused.
+        """
+        chat: EncodedChat | None = None
+        common: list[int] | None = None
+        for text in FIRST_MESSAGES:
+            chat = self.encode_chat([*turns, Turn(Role.USER, text)], chat)
+            ids = chat.ids.tolist()
+            common = ids if common is None else _common_prefix(common, ids)
+        return common or []
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; control tokens and ids that do not exist say nothing."""
@@ -228,6 +252,11 @@ class _ControlTokens:
         """Start, end and id of each."""
         for match in self._pattern.finditer(text) if self._pattern else ():
             yield match.start(), match.end(), self._ids[(match.lastindex or 0) - 1]
+
+
+def _common_prefix(some: list[int], others: list[int]) -> list[int]:
+    length = next((at for at, (one, other) in enumerate(zip(some, others, strict=False)) if one != other), None)
+    return some[: min(len(some), len(others)) if length is None else length]
 
 
 def _spelling(value: object) -> str | None:
