@@ -63,17 +63,21 @@ class AnyOrder(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.clock.advance(seconds)
 
-    @rule(key=names)
-    def hold(self, key: SessionKey) -> None:
+    @precondition(lambda self: len(self.sessions) > len(self.held))
+    @rule(data=st.data())
+    def hold(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from([session.key for session in self.sessions if session.key not in self.held]))
         session = self.sessions.get(key)
-        if session is not None and key not in self.held:
+        if session is not None:
             self.sessions.hold(session)
             self.held[key] = self.clock.monotonic()
 
-    @rule(key=names)
-    def release(self, key: SessionKey) -> None:
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(list(self.held)))
         session = self.sessions.get(key)
-        if session is not None and key in self.held:
+        if session is not None:
             self.sessions.release(session)
             since = self.held.pop(key)
             if key in self.idle:
@@ -148,5 +152,5 @@ class AnyOrder(RuleBasedStateMachine):
             book.pop(key, None)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=400, stateful_step_count=60, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
