@@ -25,8 +25,8 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
 from engine.ageing import OVERDUE, rank
-from engine.fair_shares import Account, FairShares, account_of
-from engine.types import Namespace, Priority
+from engine.fair_shares import Account, FairShares
+from engine.types import Priority
 
 MAX_TIMES_PASSED = 8
 """Sequences that may start before one that comes first and does not fit yet. Small requests profit, and its wait is bounded."""
@@ -38,7 +38,7 @@ class Waiting(Protocol):
     arrival: int
     queued_at: float
     priority: Priority
-    namespace: Namespace | None
+    account: Account | None
     num_prompt_tokens: int
     num_preemptions: int
     times_passed: int
@@ -80,10 +80,10 @@ class WaitingQueue(Generic[S]):
         if goes_first(sequence):
             insort(self._first, sequence, key=_arrival)
             return
-        account = account_of(sequence.namespace)
-        if not any((account, priority) in self._lanes for priority in Priority):
+        account, priority = sequence.account, sequence.priority
+        if not any((account, other) in self._lanes for other in Priority):
             self._shares.forfeit_credit(account)
-        lane = self._lanes.setdefault((account, sequence.priority), Lane(account, sequence.priority))
+        lane = self._lanes.setdefault((account, priority), Lane(account, priority))
         insort(lane.sequences, sequence, key=_arrival)
 
     def remove(self, sequence: S) -> None:
@@ -91,7 +91,7 @@ class WaitingQueue(Generic[S]):
         if goes_first(sequence):
             _take(self._first, sequence)
             return
-        key = (account_of(sequence.namespace), sequence.priority)
+        key = (sequence.account, sequence.priority)
         lane = self._lanes[key]
         _take(lane.sequences, sequence)
         if not lane.sequences:
@@ -99,12 +99,12 @@ class WaitingQueue(Generic[S]):
 
     def start(self, sequence: S, now: float) -> None:
         """A sequence starts: it leaves the queue, and its account is charged its prompt, once."""
-        lane = self._lanes.get((account_of(sequence.namespace), sequence.priority))
+        lane = self._lanes.get((sequence.account, sequence.priority))
         if lane is not None and lane.sequences[0] is sequence:
             lane.last_start_at = now
         self.remove(sequence)
         if not sequence.num_preemptions:
-            self._shares.serve(account_of(sequence.namespace), sequence.num_prompt_tokens)
+            self._shares.serve(sequence.account, sequence.num_prompt_tokens)
 
     def count_pass(self, sequence: S) -> None:
         """One that comes after it in the order has started before it. After MAX_TIMES_PASSED it is among the first."""

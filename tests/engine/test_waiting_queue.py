@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.ageing import AGEING_S, OVERDUE, overdue_after_s, rank
-from engine.fair_shares import FairShares, account_of
+from engine.fair_shares import Account, FairShares, account_of
 from engine.types import Namespace, Priority
 from engine.waiting_queue import MAX_TIMES_PASSED, WaitingQueue
 
@@ -21,7 +21,7 @@ class Request:
     arrival: int
     queued_at: float
     priority: Priority
-    namespace: Namespace | None
+    account: Account | None
     num_prompt_tokens: int
     num_preemptions: int = 0
     times_passed: int = 0
@@ -38,10 +38,10 @@ class Line:
         self.arrivals = 0
 
     def add(self, user: str | None = "anna", priority: Priority = INTERACTIVE, prompt: int = 100) -> Request:
-        namespace = None if user is None else Namespace.user(user)
-        request = Request(self.arrivals, self.now, priority, namespace, prompt)
+        account = account_of(None if user is None else Namespace.user(user))
+        request = Request(self.arrivals, self.now, priority, account, prompt)
         self.arrivals += 1
-        self.shares.enter(account_of(namespace))
+        self.shares.enter(account)
         self.queue.add(request)
         return request
 
@@ -55,10 +55,10 @@ class Line:
         request.starts.append(self.now)
 
     def answer(self, request: Request, tokens: int) -> None:
-        self.shares.serve(account_of(request.namespace), tokens)
+        self.shares.serve(request.account, tokens)
 
     def finish(self, request: Request) -> None:
-        self.shares.leave(account_of(request.namespace))
+        self.shares.leave(request.account)
 
     def preempt(self, request: Request) -> None:
         request.num_preemptions += 1
@@ -112,8 +112,8 @@ def test_two_accounts_that_always_wait_get_the_same_number_of_tokens() -> None:
     got = {"short": 0, "long": 0}
     for _ in range(100):
         request = line.start_next()
-        assert request.namespace is not None
-        got[request.namespace.name] += request.num_prompt_tokens
+        assert request.account is not None
+        got[request.account.name] += request.num_prompt_tokens
     assert abs(got["short"] - got["long"]) <= 400
 
 
@@ -211,7 +211,7 @@ def test_one_that_was_passed_often_enough_goes_next() -> None:
     line.add("anna", prompt=1)
     for _ in range(MAX_TIMES_PASSED):
         line.queue.count_pass(blocked)
-    line.shares.serve(account_of(blocked.namespace), 10_000)
+    line.shares.serve(blocked.account, 10_000)
     assert line.order()[0] == blocked.arrival
 
 
@@ -290,7 +290,7 @@ def check_rules(order: list[Request], now: float) -> None:
         for later in by_arrival[index + 1 :]:
             if earlier.priority is not later.priority:
                 continue
-            same_account = account_of(earlier.namespace) == account_of(later.namespace)
+            same_account = earlier.account == later.account
             if earlier.num_preemptions or (same_account and not later.num_preemptions and not later.times_passed):
                 assert place[id(earlier)] < place[id(later)]
 
