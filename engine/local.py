@@ -7,17 +7,16 @@ executor tokenises. Importing this module must not import torch.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.client import EventListener
 from engine.config import EngineConfig
-from engine.errors import EngineNotReady, QueueFull
-from engine.scheduler import require_room
+from engine.errors import EngineNotReady
+from engine.prompts import Prompt, Prompts
+from engine.queue_bounds import QueueBounds
 from engine.thread import Cancel, EngineThread, Loader, ReadyEngine, Submit
 from engine.types import (
     EngineEvent,
@@ -29,8 +28,8 @@ from engine.types import (
     FinishReason,
     GenerationRequest,
     ModelInfo,
+    Queued,
     RequestId,
-    Turn,
     Usage,
 )
 
@@ -38,13 +37,7 @@ if TYPE_CHECKING:
     from engine.model.loader import LoadedModel
 
 Message = TypeVar("Message")
-
-FINISHES_REMEMBERED = 16
-"""Last answers whose pace tells how long a refused client should wait."""
-
-MAX_RETRY_AFTER_S = 60
-DEFAULT_RETRY_AFTER_S = 5
-"""Told while too few answers have ended to know better."""
+Result = TypeVar("Result")
 
 
 def _load_model(config: EngineConfig, on_progress: Callable[[str], None]) -> LoadedModel:
@@ -70,7 +63,8 @@ class LocalEngine:
         self._live: dict[RequestId, bool] = {}
         """Requests without their `Finished`, and whether the thread has them already."""
         self._cancelled_early: set[RequestId] = set()
-        self._finished_at: deque[float] = deque(maxlen=FINISHES_REMEMBERED)
+        self._queue = QueueBounds(config.max_running, config.max_waiting, config.max_waiting_tokens, clock)
+        self._prompts: Prompts | None = None
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvasir-tokenizer")
         self._thread = EngineThread(
             config,
@@ -105,22 +99,26 @@ class LocalEngine:
         self._require_ready()
 
     async def check(self, request: GenerationRequest) -> int:
-        return len(await self._encode(request.turns))
+        return len((await self._prompt(request)).ids)
 
     async def submit(self, request: GenerationRequest) -> None:
         arrived_at = self._clock()
         self._require_ready()
-        self._require_place(request.request_id)
+        if request.request_id in self._live:
+            raise ValueError(f"request {request.request_id} was submitted twice")
+        self._queue.enter(request.request_id)
         self._live[request.request_id] = False
         try:
-            prompt_ids = await self._encode(request.turns)
+            prompt = await self._prompt(request)
             self._require_ready()
+            self._queue.encoded(request.request_id, len(prompt.ids))
         except BaseException:
             self._live.pop(request.request_id, None)
             self._cancelled_early.discard(request.request_id)
+            self._queue.leave(request.request_id)
             raise
         self._live[request.request_id] = True
-        submit = Submit(request, prompt_ids, arrived_at)
+        submit = Submit(request, prompt.ids, arrived_at, prompt.dropped_turns)
         if request.request_id in self._cancelled_early:
             self._cancelled_early.remove(request.request_id)
             self._thread.send(submit, Cancel(request.request_id))
@@ -165,6 +163,7 @@ class LocalEngine:
     def _become_ready(self, ready: ReadyEngine) -> None:
         if self._state is EngineState.LOADING:
             self._ready = ready
+            self._prompts = Prompts(ready.tokenizer, ready.max_sequence_tokens)
             self._state = EngineState.READY
             self._settled.set()
 
@@ -172,7 +171,9 @@ class LocalEngine:
         for event in events:
             if isinstance(event, Finished):
                 self._live.pop(event.request_id, None)
-                self._finished_at.append(self._clock())
+                self._queue.finished(event.request_id)
+            elif not isinstance(event, Queued):
+                self._queue.begun(event.request_id)
         if self._listener is not None:
             self._listener(events)
 
@@ -195,23 +196,12 @@ class LocalEngine:
             raise EngineNotReady(self._failure or f"the engine is {self._state}")
         return self._ready
 
-    def _require_place(self, request_id: RequestId) -> None:
-        if request_id in self._live:
-            raise ValueError(f"request {request_id} was submitted twice")
-        waiting = len(self._live) - self._config.max_running
-        if waiting >= self._config.max_waiting:
-            raise QueueFull(waiting, self._config.max_waiting, self._retry_after_s())
+    async def _prompt(self, request: GenerationRequest) -> Prompt:
+        return await self._with_prompts(lambda prompts: prompts.prompt(request))
 
-    def _retry_after_s(self) -> int:
-        """Seconds until a place is likely to be free, by the pace of the last answers."""
-        if len(self._finished_at) < 2:
-            return DEFAULT_RETRY_AFTER_S
-        per_answer_s = (self._clock() - self._finished_at[0]) / (len(self._finished_at) - 1)
-        return min(MAX_RETRY_AFTER_S, max(1, math.ceil(per_answer_s)))
-
-    async def _encode(self, turns: Sequence[Turn]) -> list[int]:
-        ready = self._require_ready()
-        loop = asyncio.get_running_loop()
-        prompt_ids = await loop.run_in_executor(self._tokenizing, ready.tokenizer.encode_turns, turns)
-        require_room(len(prompt_ids), ready.max_sequence_tokens)
-        return prompt_ids
+    async def _with_prompts(self, work: Callable[[Prompts], Result]) -> Result:
+        """Have the one thread that tokenises do something. Raises EngineNotReady, and what `work` raises."""
+        self._require_ready()
+        prompts = self._prompts
+        assert prompts is not None, "it is made when the engine becomes ready"
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, work, prompts)

@@ -7,13 +7,16 @@ without any cache. The tokenizer knows bytes, a few longer pieces, and one end t
 from __future__ import annotations
 
 import codecs
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
+from engine.chat_layouts import ChatLayout
 from engine.config import PAGE_TOKENS, EngineConfig
 from engine.core import Engine
+from engine.encoded_chats import EncodedChat
 from engine.kv_cache import KVCache, KVSpec
 from engine.model.batch import ForwardBatch
 from engine.model.decoder import DecoderLike
@@ -63,6 +66,13 @@ class TinyTokenizer:
             ids += turn.token_ids if turn.token_ids is not None else turn.text.encode()
             ids.append(END)
         return [*ids, *b"a"]
+
+    def encode_chat(self, turns: Sequence[Turn], before: EncodedChat | None = None) -> EncodedChat:
+        """Always whole."""
+        return EncodedChat(tuple(turns), ChatLayout([], []), array("I", self.encode_turns(turns)), array("I"))
+
+    def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
+        return [*self.encode_turns(turns)[:-1], *b"u"]
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(PIECES[token] for token in ids if token < END).decode(errors="replace")
