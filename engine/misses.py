@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
+from engine.common_length import common_length
 from engine.types import SessionKey
 
 DEPARTED_MAX: Final = 4096
@@ -114,11 +115,3 @@ class Misses:
         if reason is not None and lost:
             self.reprefilled_tokens[reason] += lost
         return reason
-
-
-def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """Tokens that both begin with."""
-    limit = min(len(left), len(right))
-    if left[:limit] == right[:limit]:
-        return limit
-    return next(index for index in range(limit) if left[index] != right[index])

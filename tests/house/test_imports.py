@@ -38,6 +38,8 @@ PURE = (
     "engine/session.py",
     "engine/sessions.py",
     "engine/misses.py",
+    "engine/prefixes.py",
+    "engine/common_length.py",
     "engine/stop_strings.py",
     "engine/model/model_settings.py",
     "engine/model/rope.py",
