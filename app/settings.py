@@ -84,6 +84,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: Annotated[
         Positive, Meta(description="Answers that may wait for the engine; more are refused (503)")
     ] = 256
+    max_waiting_tokens: Annotated[
+        Positive, Meta(description="Prompt tokens of the answers that may wait; more are refused (503)")
+    ] = 262144
+    context_policy: Annotated[
+        Literal["error", "drop_oldest_turns"],
+        Meta(
+            description="What happens to a conversation longer than the context: it is refused, or loses its oldest turns"
+        ),
+    ] = "error"
 
     max_answer_tokens: Annotated[
         Positive, Meta(description="Tokens of an answer where the request gives no max_tokens")

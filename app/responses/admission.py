@@ -1,11 +1,12 @@
 """Whether a new answer is taken at all, decided before anything is stored.
 
-What cannot be taken now is refused with the time after which to try again; what can never be answered, with the numbers.
+What cannot be taken now is refused with the time after which to try again; what can never be answered, with the numbers. The
+engine's queue is bounded twice, by requests and by the tokens of their prompts: few long ones fill it as well as many short ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from app.errors import AppError, InvalidInput, PayloadTooLarge, Unavailable
 from app.operations.health import Readiness
@@ -15,7 +16,7 @@ from app.settings import Settings
 from app.text import require_storable
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, TemplateRefused
-from engine.types import EngineState, GenerationRequest, RequestId, Turn
+from engine.types import EngineState, GenerationRequest
 
 RETRY_DRAINING_S = 5
 """A restart takes about this long; behind a load balancer another server answers at once."""
@@ -23,6 +24,14 @@ RETRY_DRAINING_S = 5
 RETRY_FULL_S = 2
 RETRY_FAILED_S = 60
 """A failed engine needs a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`refusal` says why a prompt is not taken; `prompt_tokens` is 0 where the engine cannot count yet."""
+
+    refusal: AppError | None = None
+    prompt_tokens: int = 0
 
 
 class Admission:
@@ -69,22 +78,37 @@ class Admission:
                 members={"content_bytes": size, "limit_bytes": self._settings.message_max_bytes},
             )
 
-    async def prompt_refusal(self, turns: Sequence[Turn]) -> AppError | None:
-        """Why these turns can never be answered, as far as the engine can say that now."""
+    async def judge(self, request: GenerationRequest) -> Verdict:
+        """Whether this prompt is taken, as far as the engine can say that now."""
         if self._engine.state is not EngineState.READY:
-            return None
+            return Verdict()
         try:
-            await self._engine.check(GenerationRequest(RequestId("check"), tuple(turns)))
+            prompt_tokens = await self._engine.check(request)
         except PromptTooLong as problem:
             self._metrics.rejected("prompt_too_long")
-            return InvalidInput(
-                str(problem),
-                code="context_length_exceeded",
-                members={"prompt_tokens": problem.prompt_tokens, "available_tokens": problem.available_tokens},
+            return Verdict(
+                InvalidInput(
+                    str(problem),
+                    code="context_length_exceeded",
+                    members={"prompt_tokens": problem.prompt_tokens, "available_tokens": problem.available_tokens},
+                )
             )
         except TemplateRefused as problem:
-            return InvalidInput(str(problem), code="template_refused")
+            return Verdict(InvalidInput(str(problem), code="template_refused"))
         except EngineNotReady:
             # It has ended since; the answer will say so.
+            return Verdict()
+        return Verdict(self._queue_refusal(prompt_tokens), prompt_tokens)
+
+    def _queue_refusal(self, prompt_tokens: int) -> AppError | None:
+        """A prompt of any length is taken when no other waits: alone it delays nobody."""
+        waiting_tokens = max(self._engine.stats().waiting_tokens, self._dispatcher.queued_tokens)
+        if not waiting_tokens or waiting_tokens + prompt_tokens <= self._settings.max_waiting_tokens:
             return None
-        return None
+        self._metrics.rejected("queue_tokens_full")
+        return Unavailable(
+            f"prompts of {waiting_tokens} tokens wait for the model, and this one has {prompt_tokens}; "
+            f"the limit is {self._settings.max_waiting_tokens}",
+            retry_after_s=RETRY_FULL_S,
+            code="queue_tokens_full",
+        )

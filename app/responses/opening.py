@@ -31,7 +31,7 @@ from app.responses.storage import AnswerStorage
 from app.responses.unwatched import Unwatched
 from app.settings import Settings
 from engine.client import EngineClient
-from engine.types import EngineEvent
+from engine.types import ContextPolicy, EngineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,7 @@ async def open_responses(
             storage,
             recorder,
             metrics,
+            context_policy=ContextPolicy(settings.context_policy),
             message_flush_s=settings.message_flush_s,
             monotonic=monotonic,
             now=now,

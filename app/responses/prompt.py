@@ -1,4 +1,4 @@
-"""What the engine gets to read: the path of messages as turns.
+"""What the engine gets to read: the path of messages as turns, and in whose name it is asked.
 
 Cancelled, interrupted and failed answers belong to it as far as they were shown: the person has read them. An answer of which
 nothing was shown is left out.
@@ -12,7 +12,42 @@ from app.conversations import tree
 from app.conversations.tree import PathMessage
 from app.database import Database
 from app.responses.token_ids import unpacked_token_ids
-from engine.types import ModelInfo, Role, Turn
+from engine.types import (
+    ContextPolicy,
+    GenerationRequest,
+    ModelInfo,
+    Namespace,
+    Priority,
+    RequestId,
+    Role,
+    SamplingParams,
+    SessionKey,
+    Turn,
+)
+
+
+def session_key(user_id: str, conversation_id: str) -> SessionKey:
+    """Under which name the engine keeps what it has computed for a conversation: its owner's, and nobody else's."""
+    return SessionKey(Namespace.user(user_id), conversation_id)
+
+
+def generation_request(
+    request_id: RequestId,
+    turns: Sequence[Turn],
+    sampling: SamplingParams,
+    session: SessionKey,
+    context_policy: ContextPolicy,
+) -> GenerationRequest:
+    """One answer to somebody who waits for it. Admission asks with the same words, so the prompt is encoded once."""
+    return GenerationRequest(
+        request_id,
+        tuple(turns),
+        sampling,
+        namespace=session.namespace,
+        session=session.name,
+        priority=Priority.INTERACTIVE,
+        context_policy=context_policy,
+    )
 
 
 async def read_turns(

@@ -28,17 +28,17 @@ from app.identifiers import new_id
 from app.realtime.hub import Hub, Subscriber
 from app.realtime.recorder import Recorder
 from app.responses import queries
-from app.responses.admission import Admission
+from app.responses.admission import Admission, Verdict
 from app.responses.answer import Answer, AnswerIdentity
 from app.responses.dispatcher import Dispatcher
 from app.responses.keyed_locks import KeyedLocks
 from app.responses.models import Response
 from app.responses.params import sampling_params, shown_params
-from app.responses.prompt import turns_of
+from app.responses.prompt import generation_request, session_key, turns_of
 from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
 from app.settings import Settings
 from engine.client import EngineClient
-from engine.types import Role, SamplingParams, Turn
+from engine.types import ContextPolicy, RequestId, Role, SamplingParams, SessionKey, Turn
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -86,6 +86,7 @@ class TurnService:
         now: Now,
     ) -> None:
         self._settings = settings
+        self._context_policy = ContextPolicy(settings.context_policy)
         self._engine = engine
         self._database = database
         self._idempotency = idempotency
@@ -194,14 +195,14 @@ class TurnService:
 
         async def accept() -> NewTurn:
             async with self._locks.holding(conversation_id):
-                refusal = await self._prompt_refusal(user_id, conversation_id, *prompt)
+                verdict = await self._verdict(user_id, conversation_id, *prompt, sampling)
                 turn: NewTurn | None = None
                 try:
                     async with self._database.write() as session:
                         if (kept := await self._idempotency.claim(session, idempotent)) is not None:
                             return NewTurn(msgspec.json.decode(kept.body, type=Accepted), is_repeat=True)
                         conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
-                        turn = await store(session, conversation, refusal)
+                        turn = await store(session, conversation, verdict.refusal)
                         body = msgspec.json.encode(turn.accepted)
                         await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
                         conversation_body = ConversationBody.of(conversation)
@@ -209,7 +210,15 @@ class TurnService:
                     if turn is None or turn.is_repeat or not await self._is_stored(turn.accepted.response.id):
                         raise
                 if not turn.is_repeat:
-                    self._begin(turn.accepted, sampling, conversation_body, client_message_id, sender)
+                    self._begin(
+                        turn.accepted,
+                        sampling,
+                        session_key(user_id, conversation_id),
+                        verdict.prompt_tokens,
+                        conversation_body,
+                        client_message_id,
+                        sender,
+                    )
             return turn
 
         task = asyncio.create_task(accept())
@@ -297,23 +306,35 @@ class TurnService:
         await session.flush()
         return reply, response
 
-    async def _prompt_refusal(
-        self, user_id: str, conversation_id: str, parent_id: str | UnsetType | None, content: str | None
-    ) -> AppError | None:
-        """Why the path to `parent_id` and this content can never be answered; None also where nobody can say it yet."""
+    async def _verdict(
+        self,
+        user_id: str,
+        conversation_id: str,
+        parent_id: str | UnsetType | None,
+        content: str | None,
+        sampling: SamplingParams,
+    ) -> Verdict:
+        """Whether the path to `parent_id` and this content is taken. Where nobody can say it yet, it is."""
         async with self._database.read() as session:
             conversation = await tree.owned_conversation(session, user_id, conversation_id)
             leaf_id = conversation.leaf_id if parent_id is UNSET else parent_id
             path = await tree.path(session, conversation.id, leaf_id)
         if not all(MessageStatus(message.status).is_final for message in path):
-            return None
+            return Verdict()
         turns = turns_of(path, self._engine.model)
-        return await self._admission.prompt_refusal(turns if content is None else (*turns, Turn(Role.USER, content)))
+        if content is not None:
+            turns = (*turns, Turn(Role.USER, content))
+        key = session_key(user_id, conversation_id)
+        return await self._admission.judge(
+            generation_request(RequestId("check"), turns, sampling, key, self._context_policy)
+        )
 
     def _begin(
         self,
         accepted: Accepted,
         sampling: SamplingParams,
+        session: SessionKey,
+        prompt_tokens: int,
         conversation: ConversationBody,
         client_message_id: str | None,
         sender: Sender | None,
@@ -331,7 +352,9 @@ class TurnService:
         answer = Answer(
             identity,
             sampling,
+            session,
             self._recorder,
+            prompt_tokens=prompt_tokens,
             window_s=self._settings.delta_window_ms / 1000,
             monotonic=self._monotonic,
             now=self._now,

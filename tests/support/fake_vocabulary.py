@@ -43,9 +43,18 @@ class FakeVocabulary:
     def prompt(self, request: GenerationRequest, context_tokens: int) -> tuple[Ids, int]:
         """The ids of a prompt that fits, and how many turns were left out for that. Raises PromptTooLong."""
         turns = list(request.turns)
-        while len(ids := (*self.ids_of_turns(turns), self.id_of(f"<{Role.ASSISTANT}>"))) >= context_tokens:
+        room = context_tokens - 1
+        if request.context_policy is ContextPolicy.DROP_OLDEST_TURNS:
+            quarter = context_tokens // 4
+            room = context_tokens - min(request.sampling.max_tokens or quarter, quarter)
+        while len(ids := self._prompt_of(turns)) > room:
             droppable = [index for index, turn in enumerate(turns[:-1]) if turn.role is not Role.SYSTEM]
             if request.context_policy is ContextPolicy.ERROR or not droppable:
-                raise PromptTooLong(len(ids), context_tokens - 1)
+                break
             del turns[droppable[0]]
+        if len(ids) >= context_tokens:
+            raise PromptTooLong(len(ids), context_tokens - 1)
         return ids, len(request.turns) - len(turns)
+
+    def _prompt_of(self, turns: Sequence[Turn]) -> Ids:
+        return (*self.ids_of_turns(turns), self.id_of(f"<{Role.ASSISTANT}>"))
