@@ -102,6 +102,7 @@ async def test_when_the_prompts_that_wait_have_too_many_tokens_the_next_is_refus
     async with open_chat(tmp_path, sqlite_url, engine=engine, max_running=1, max_waiting_tokens=100) as chat:
         engine.queue_script(ENDLESS)
         running = await chat.say("hello")
+        await engine.received(1)
         await chat.shown(running["response"]["id"], " tick")
         conversations = [(await chat.post("conversations", {})).json()["id"] for _ in range(3)]
         contents = ["word " * 90, "word " * 20, "x"]
