@@ -61,7 +61,7 @@ async def test_a_full_engine_is_asked_again_by_itself(engine: FakeEngine, monkey
     await engine.stop()
 
 
-async def test_who_leaves_the_line_is_cancelled_in_the_engine_and_the_next_moves_up(engine: FakeEngine) -> None:
+async def test_who_leaves_the_line_leaves_it_to_the_next(engine: FakeEngine) -> None:
     door = EngineDoor(engine)
     for name in ("running", "waiting"):
         await door.submit(request(name))
@@ -69,13 +69,27 @@ async def test_who_leaves_the_line_is_cancelled_in_the_engine_and_the_next_moves
     await settle()
     first.cancel()
     await asyncio.wait([first])
-    assert engine.cancelled == ["first"]
     engine.cancel(RequestId("running"))
     engine.advance()
     door.has_room()
     async with asyncio.timeout(20):
         await second
     assert engine.requests[-1] == request("second")
+    await engine.stop()
+
+
+async def test_who_leaves_while_the_engine_takes_the_request_takes_it_back(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(request: GenerationRequest) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(engine, "submit", slow)
+    leaving = asyncio.create_task(EngineDoor(engine).submit(request("left")))
+    await settle()
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    assert engine.cancelled == ["left"]
     await engine.stop()
 
 
