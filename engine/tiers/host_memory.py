@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import torch
 
 from engine.cached_page import CachedPage, SlotId
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
-from engine.kv_cache import KVCache, KVSpec
+from engine.kv_cache import KVCache, KVSpec, lazy_zeros
 from engine.pages import PageId
 
 
@@ -29,18 +28,17 @@ class HostMemory:
     def __init__(self, spec: KVSpec, slots: int) -> None:
         self.num_slots = slots
         self.record_bytes = KVCache.bytes_per_page(spec)
-        self._bytes = np.zeros((slots, self.record_bytes), dtype=np.uint8)
-        shape = (slots, 2 * spec.layers, PAGE_TOKENS, spec.kv_heads, spec.head_size)
-        self._records = torch.from_numpy(self._bytes).view(spec.dtype).view(shape)
+        self._records = lazy_zeros((slots, 2 * spec.layers, PAGE_TOKENS, spec.kv_heads, spec.head_size), spec.dtype)
         # Low numbers first: neighbours are copied in one piece, and memory that was never used stays untouched.
         self._free = [SlotId(slot) for slot in reversed(range(slots))]
         self._taken = [False] * slots
         self._pins = [0] * slots
 
     @classmethod
-    def within(cls, spec: KVSpec, limit_bytes: int) -> HostMemory:
-        """As many slots as the limit holds, which may be none."""
-        return cls(spec, limit_bytes // KVCache.bytes_per_page(spec))
+    def within(cls, spec: KVSpec, limit_bytes: int) -> HostMemory | None:
+        """As many slots as the limit holds; None where it holds not one."""
+        slots = limit_bytes // KVCache.bytes_per_page(spec)
+        return cls(spec, slots) if slots else None
 
     @property
     def num_free(self) -> int:
@@ -101,7 +99,7 @@ class HostMemory:
 
     def record(self, slot: SlotId) -> memoryview:
         """The bytes in a slot, no copy: to be read only while the slot is pinned or the caller is the engine thread."""
-        return memoryview(self._bytes[slot]).toreadonly()
+        return self._records[slot].view(-1).view(torch.uint8).numpy().data.toreadonly()
 
     def check_integrity(self, slots: Iterable[SlotId]) -> None:
         """Raise SlotsCorrupt unless `slots`, all that pages hold, is exactly what is taken, and nothing is pinned."""

@@ -76,7 +76,7 @@ class Tiers:
     ) -> None:
         self.record_bytes = KVCache.bytes_per_page(cache.spec)
         self._cache = cache
-        self._host = host if host is not None and host.num_slots else None
+        self._host = host
         self._disk = disk
         self._transfers = transfers
         self._clock = clock
