@@ -7,26 +7,31 @@ are repeated here in torch, because numpy takes four times as long and a start w
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from gguf.constants import GGMLQuantizationType as Kind
-from gguf.quants import dequantize
 
-_PLAIN: Final = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
+from engine.model.gguf_blocks import BlockType
+from engine.model.read_only import read_only_tensor
+
+_PLAIN: Final = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-def dequantise(raw: npt.NDArray[np.uint8], kind: Kind, shape: tuple[int, ...]) -> torch.Tensor:
+def dequantise(raw: npt.NDArray[np.uint8], kind: BlockType, shape: tuple[int, ...]) -> torch.Tensor:
     """The tensor of `shape` that these bytes are; a view of them where they are float32 already."""
-    if kind in _PLAIN:
-        return _as_torch(raw).view(_PLAIN[kind]).float().view(shape)
-    if kind in _IN_TORCH:
-        return _IN_TORCH[kind](_as_torch(raw)).view(shape)
-    return torch.from_numpy(dequantize(raw.reshape(math.prod(shape[:-1]), -1), kind)).view(shape)
+    if kind.name in _PLAIN:
+        return read_only_tensor(raw).view(_PLAIN[kind.name]).float().view(shape)
+    if kind.name in _IN_TORCH:
+        return _IN_TORCH[kind.name](read_only_tensor(raw)).view(shape)
+    # Imported where it is needed: it takes a tenth of a second.
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    rows = raw.reshape(math.prod(shape[:-1]), -1)
+    return torch.from_numpy(dequantize(rows, GGMLQuantizationType(kind.number))).view(shape)
 
 
 def _q4_1(raw: torch.Tensor) -> torch.Tensor:
@@ -46,11 +51,4 @@ def _q8_0(raw: torch.Tensor) -> torch.Tensor:
     return blocks[:, 2:].view(torch.int8).float().mul_(scales)
 
 
-_IN_TORCH: Final[dict[Kind, Callable[[torch.Tensor], torch.Tensor]]] = {Kind.Q4_1: _q4_1, Kind.Q8_0: _q8_0}
-
-
-def _as_torch(raw: npt.NDArray[np.uint8]) -> torch.Tensor:
-    with warnings.catch_warnings():
-        # torch warns of an array that may not be written to; nothing here writes to its input.
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.from_numpy(raw)
+_IN_TORCH: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {"Q4_1": _q4_1, "Q8_0": _q8_0}

@@ -1,7 +1,7 @@
 """Loads a model folder into a decoder and a tokenizer, or says in one sentence why it cannot be served.
 
-Called once by the engine's thread. Nothing is downloaded or converted here: `registry` has made the folder ready, so that a
-start reads two files and computes. Two kinds of folders are known:
+Called once by the engine's thread. Nothing is downloaded here: `registry` has made the folder ready. The weights are converted
+once and mapped from then on, see `kept_weights`. Two kinds of folders are known:
 
     safetensors    config.json, model.safetensors (or shards and their index), tokenizer.json, tokenizer_config.json
     GGUF           a .gguf file, or source.json that names one elsewhere, and its converted tokenizer.json, …
@@ -9,7 +9,8 @@ start reads two files and computes. Two kinds of folders are known:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,8 +29,9 @@ from engine.model.gguf_folder import gguf_of_folder
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
+from engine.model.kept_weights import PARAMETERS, KeptWeights, weights_of
 from engine.model.safetensors_source import SafetensorsSource
-from engine.model.weights import WeightPlan
+from engine.model.weights import TensorSource, WeightPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import ModelInfo
 from kernels.dispatch import choose_kernels
@@ -52,75 +54,126 @@ class LoadedModel:
 
 def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | None = None) -> LoadedModel:
     """Load the folder `config.model_path`. `on_progress` gets a few words before each part of the work. Raises ModelError."""
+    report = on_progress or (lambda _words: None)
+    report("reading the model's files")
+    with _open_folder(config) as files:
+        shape = files.shape
+        kept = _kept_weights(config, files)
+        with kept.opened() if kept is not None else nullcontext() as opened:
+            report("reading the tokenizer")
+            tokenizer = ChatTokenizer.from_folder(config.model_path, files.end_token_ids)
+            _require_fit(config.model_path, tokenizer, shape)
+            if opened is not None:
+                report("mapping the weights")
+            mapped = kept.checked(opened) if kept is not None else None
+        if mapped is not None:
+            weights, parameters = weights_of(mapped.tensors(), shape), int(mapped.table.notes[PARAMETERS])
+        else:
+            weights, parameters = _converted(files, kept, report)
+    kernels = choose_kernels()
+    info = ModelInfo(
+        name=config.model_name,
+        architecture=shape.architecture,
+        parameters=parameters,
+        context_tokens=shape.context_tokens,
+        vocabulary_size=shape.vocabulary_size,
+        weights=PRECISION_NAMES[files.dtype],
+        kernels=kernels.name,
+        fingerprint=files.fingerprint,
+    )
+    return LoadedModel(Decoder(shape, weights, kernels), tokenizer, info, shape.kv_spec(files.dtype))
+
+
+def keep_weights(config: EngineConfig, *, on_progress: Callable[[str], None] | None = None) -> None:
+    """Do now what the first start would do: convert the weights and keep them. Raises ModelError."""
+    report = on_progress or (lambda _words: None)
+    with _open_folder(config) as files:
+        kept = _kept_weights(config, files)
+        if kept is not None:
+            with kept.opened() as opened:
+                mapped = kept.checked(opened)
+            if mapped is None:
+                _converted(files, kept, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the two kinds of folders have in common, opened."""
+
+    shape: ModelShape
+    dtype: torch.dtype
+    source: TensorSource
+    end_token_ids: frozenset[int]
+    fingerprint: str
+
+
+def _converted(files: _Files, kept: KeptWeights | None, report: Callable[[str], None]) -> tuple[DecoderWeights, int]:
+    """The weights from the model's own files, and how many numbers they are; kept for the next start where that is possible."""
+    report("converting the weights")
+    plan = WeightPlan(files.source, files.shape, files.dtype)
+    weights = plan.build()
+    if kept is not None:
+        report("keeping the weights for the next start")
+        mapped = kept.keep(weights, plan.parameters)
+        if mapped is not None:
+            return weights_of(mapped.tensors(), files.shape), plan.parameters
+    return weights, plan.parameters
+
+
+def _kept_weights(config: EngineConfig, files: _Files) -> KeptWeights | None:
+    if config.kept_weights_folder is None:
+        return None
+    return KeptWeights(config.kept_weights_folder, config.model_path, files.fingerprint)
+
+
+def _require_fit(folder: Path, tokenizer: ChatTokenizer, shape: ModelShape) -> None:
+    """Raises ModelError for a tokenizer with ids that the embeddings do not have."""
+    if max(tokenizer.end_token_ids, default=0) >= shape.vocabulary_size:
+        raise ModelError(
+            f"{folder} has end tokens beyond its {shape.vocabulary_size} embeddings: its tokenizer is another's"
+        )
+    if tokenizer.vocabulary_size > shape.vocabulary_size:
+        raise ModelError(
+            f"{folder} has a tokenizer with {tokenizer.vocabulary_size} ids and only {shape.vocabulary_size} "
+            "embeddings: it is another model's"
+        )
+
+
+@contextmanager
+def _open_folder(config: EngineConfig) -> Iterator[_Files]:
     folder = config.model_path
     dtype = PRECISIONS.get(config.weights)
     if dtype is None:
         raise ModelError(f"weights can be {', '.join(PRECISIONS)}, and not {config.weights!r}")
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
-    report = on_progress or (lambda _words: None)
-    load = _load_safetensors if (folder / "config.json").exists() else _load_gguf
-    parts = load(folder, dtype, report)
-    shape = parts.shape
-    if max(parts.tokenizer.end_token_ids, default=0) >= shape.vocabulary_size:
-        raise ModelError(
-            f"{folder} has end tokens beyond its {shape.vocabulary_size} embeddings: its tokenizer is another's"
-        )
-    if parts.tokenizer.vocabulary_size > shape.vocabulary_size:
-        raise ModelError(
-            f"{folder} has a tokenizer with {parts.tokenizer.vocabulary_size} ids and only {shape.vocabulary_size} "
-            "embeddings: it is another model's"
-        )
-    kernels = choose_kernels()
-    info = ModelInfo(
-        name=config.model_name,
-        architecture=shape.architecture,
-        parameters=parts.parameters,
-        context_tokens=shape.context_tokens,
-        vocabulary_size=shape.vocabulary_size,
-        weights=PRECISION_NAMES[dtype],
-        kernels=kernels.name,
-        fingerprint=fingerprint_of(folder, parts.files, PRECISION_NAMES[dtype]),
-    )
-    return LoadedModel(Decoder(shape, parts.weights, kernels), parts.tokenizer, info, shape.kv_spec(dtype))
+    if (folder / "config.json").exists():
+        with _open_safetensors(folder, dtype) as files:
+            yield files
+    else:
+        yield _open_gguf(folder, dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What the two kinds of folders have in common."""
-
-    shape: ModelShape
-    weights: DecoderWeights
-    parameters: int
-    tokenizer: ChatTokenizer
-    files: tuple[Path, ...]
-
-
-def _load_safetensors(folder: Path, dtype: torch.dtype, report: Callable[[str], None]) -> _Parts:
+@contextmanager
+def _open_safetensors(folder: Path, dtype: torch.dtype) -> Iterator[_Files]:
     config_path = folder / "config.json"
     config = read_json_object(config_path)
     shape = shape_of_config(config, str(config_path))
     generation = read_json_object_if_there(folder / "generation_config.json")
-    report("reading the tokenizer")
-    ends = {*_ids(config.get("eos_token_id")), *_ids(generation.get("eos_token_id"))}
-    tokenizer = ChatTokenizer.from_folder(folder, ends)
-    report("reading the weights")
+    ends = frozenset((*_ids(config.get("eos_token_id")), *_ids(generation.get("eos_token_id"))))
     with SafetensorsSource(folder) as source:
-        plan = WeightPlan(source, shape, dtype)
-        return _Parts(shape, plan.build(), plan.parameters, tokenizer, (config_path, *source.paths))
+        fingerprint = fingerprint_of(folder, (config_path, *source.paths), PRECISION_NAMES[dtype])
+        yield _Files(shape, dtype, source, ends, fingerprint)
 
 
-def _load_gguf(folder: Path, dtype: torch.dtype, report: Callable[[str], None]) -> _Parts:
+def _open_gguf(folder: Path, dtype: torch.dtype) -> _Files:
     path = gguf_of_folder(folder)
     file = GgufFile(path)
     shape = shape_of_gguf(file.metadata, frozenset(file.tensors), str(path))
-    report("reading the tokenizer")
     names = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ends = {found for name in names for found in _ids(file.metadata.get(f"tokenizer.ggml.{name}"))}
-    tokenizer = ChatTokenizer.from_folder(folder, ends)
-    report("reading the weights")
-    plan = WeightPlan(GgufSource(file, shape), shape, dtype)
-    return _Parts(shape, plan.build(), plan.parameters, tokenizer, (path,))
+    ends = frozenset(found for name in names for found in _ids(file.metadata.get(f"tokenizer.ggml.{name}")))
+    fingerprint = fingerprint_of(folder, (path,), PRECISION_NAMES[dtype])
+    return _Files(shape, dtype, GgufSource(file, shape), ends, fingerprint)
 
 
 def _ids(value: object) -> Iterable[int]:
