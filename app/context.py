@@ -29,6 +29,7 @@ from app.realtime.hub import Hub
 from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
+from app.sessions.forgetting import Forgetting
 from app.settings import Settings
 from app.sole_server import claimed_database
 from engine.client import EngineClient
@@ -49,6 +50,7 @@ class AppContext:
     accounts: AccountService
     authenticator: Authenticator
     conversations: ConversationService
+    forgetting: Forgetting
     responses: Responses
     turns: TurnService
     reader: ResponseReader
@@ -88,7 +90,12 @@ async def open_context(
         conversations.on_updated(responses.conversation_updated)
         conversations.on_deleted(responses.conversation_deleted)
         accounts.on_revoked(responses.hub.close_credential)
-        for work in (keep_house([accounts.purge, idempotency.purge]), watch_event_loop(metrics.event_loop_lagged)):
+        forgetting = Forgetting(engine, conversations, accounts, responses.answers_ended)
+        conversations.after_deletion(forgetting.conversation_deleted)
+        stack.push_async_callback(forgetting.close)
+        # The last one waits for the engine, and must keep nothing else waiting.
+        chores = [accounts.purge, idempotency.purge, forgetting.reconcile]
+        for work in (keep_house(chores), watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
             settings=settings,
@@ -102,6 +109,7 @@ async def open_context(
             accounts=accounts,
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
+            forgetting=forgetting,
             responses=responses,
             turns=responses.turns,
             reader=responses.reader,

@@ -5,7 +5,7 @@ Every method reads what belongs to the caller only; what does not is NotFound, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,6 +40,9 @@ UpdatedListener = Callable[[ConversationBody], None]
 DeletedListener = Callable[[ConversationId], None]
 """Called on the loop right after the change is durable. They must not block and must not raise."""
 
+AfterDeletion = Callable[[UserId, ConversationId], Awaitable[None]]
+"""Awaited after those, before whoever deleted it is answered. It must not raise, and not take long."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,6 +56,7 @@ class ConversationService:
         self._now = now
         self._updated_listeners: list[UpdatedListener] = []
         self._deleted_listeners: list[DeletedListener] = []
+        self._after_deletion: list[AfterDeletion] = []
 
     def on_updated(self, listener: UpdatedListener) -> None:
         """Tell `listener` of every conversation whose fields were changed."""
@@ -61,6 +65,10 @@ class ConversationService:
     def on_deleted(self, listener: DeletedListener) -> None:
         """Tell `listener` of every conversation that is gone, so that its answers are stopped and its watchers told."""
         self._deleted_listeners.append(listener)
+
+    def after_deletion(self, forget: AfterDeletion) -> None:
+        """Have everything else that is kept of a deleted conversation forgotten too."""
+        self._after_deletion.append(forget)
 
     async def create(
         self, user_id: UserId, wanted: ConversationCreate, request: IdempotentRequest | None
@@ -154,6 +162,13 @@ class ConversationService:
             await queries.delete_conversation(session, conversation)
         for listener in self._deleted_listeners:
             listener(ConversationId(conversation_id))
+        for forget in self._after_deletion:
+            await forget(user_id, ConversationId(conversation_id))
+
+    async def existing(self, conversation_ids: Collection[str]) -> set[tuple[str, str]]:
+        """Those of these conversations that are stored, each behind its owner. For the server itself, and for nobody's eyes."""
+        async with self._database.read() as session:
+            return await queries.existing_conversations(session, conversation_ids)
 
     async def messages(
         self, user_id: UserId, conversation_id: str, *, leaf_id: str | None, limit: int, cursor: str | None

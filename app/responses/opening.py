@@ -54,6 +54,13 @@ class Responses:
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
 
+    async def answers_ended(self, conversation_id: str) -> bool:
+        """Wait until none of that conversation is being made; whether there was one."""
+        answers = self.dispatcher.answers_in(conversation_id)
+        for answer in answers:
+            await answer.ended.wait()
+        return bool(answers)
+
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when nothing runs and nobody is there."""
         return {
