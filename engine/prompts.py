@@ -98,16 +98,12 @@ class _TurnCosts:
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
         question, answer = Turn(Role.USER, ""), Turn(Role.ASSISTANT, "")
-        self._question_only = self._count(question)
-        self._with_answer = self._count(question, answer)
-        # What stands around one message, as the mean of both kinds and never too little.
-        self._around = -(-(self._count(question, answer, question) - self._question_only) // 2)
-        self.fixed_tokens = self._question_only - self._around
+        shortest, longer = (
+            len(tokenizer.encode_chat(turns).ids) for turns in ((question,), (question, answer, question))
+        )
+        # What stands around one message: the mean of both kinds, and never too little.
+        self._around = -(-(longer - shortest) // 2)
+        self.fixed_tokens = shortest - self._around
 
     def tokens_of(self, turn: Turn) -> int:
-        if turn.role is Role.ASSISTANT:
-            return self._count(Turn(Role.USER, ""), turn) - self._with_answer + self._around
-        return self._count(Turn(Role.USER, turn.text)) - self._question_only + self._around
-
-    def _count(self, *turns: Turn) -> int:
-        return len(self._tokenizer.encode_chat(turns).ids)
+        return self._tokenizer.turn_tokens(turn) + self._around

@@ -135,6 +135,12 @@ class ChatTokenizer:
         assembly.add_template(layout.texts[-1])
         return EncodedChat(tuple(turns), layout, assembly.finish(), ends)
 
+    def turn_tokens(self, turn: Turn) -> int:
+        """Tokens of what a turn says, without the template's; one more or less than it has inside a chat."""
+        if turn.token_ids is not None and self._has(turn.token_ids):
+            return len(turn.token_ids)
+        return len(self._encoder.encode(turn.text, TextStart.CONTINUED))
+
     def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
         """The ids with which every conversation begins that begins with these turns, whatever its user says first.
 

@@ -71,6 +71,9 @@ class TinyTokenizer:
         """Always whole."""
         return EncodedChat(tuple(turns), ChatLayout([], []), array("I", self.encode_turns(turns)), array("I"))
 
+    def turn_tokens(self, turn: Turn) -> int:
+        return len(turn.text.encode()) if turn.token_ids is None else len(turn.token_ids)
+
     def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
         return [*self.encode_turns(turns)[:-1], *b"u"]
 
