@@ -27,6 +27,10 @@ must come, and running ones slow down by no more than that."""
 LEAST_RUNNING = 4
 """Answers that may always run together: a target that not even four can meet is a wrong target, and no reason to queue."""
 
+GROWTH = 2
+"""Where there is a target, so many times the answers that were measured together may run together: what eight take says little
+about thirty."""
+
 FORGETTING = 0.98
 """Weight of a measurement after each later step: the last fifty or so decide, so other work on the machine is noticed soon."""
 
@@ -85,6 +89,8 @@ class StepSize:
         self._moments = [0.0] * len(_SCALES)
         self._pace = 1.0
         self._steps = 0
+        self._most_answers = LEAST_RUNNING
+        """In one step so far."""
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """A step with this load took this long. A clock that stood still measured nothing."""
@@ -104,6 +110,7 @@ class StepSize:
         pace = min(MAX_PACE, seconds / max(self._unpaced_seconds(load), LEAST_S))
         self._pace += PACE_WEIGHT * (pace - self._pace)
         self._steps += 1
+        self._most_answers = max(self._most_answers, load.answers)
 
     def seconds(self, load: StepLoad) -> float:
         """What a step with this load is expected to take; 0 before anything was measured."""
@@ -129,7 +136,11 @@ class StepSize:
 
     def may_join(self, answers: StepLoad, context_tokens: int) -> bool:
         """Whether one more answer of `context_tokens` still leaves room for a page of prompt within the target."""
-        if self._target_s is None or not self._is_known or answers.answers < LEAST_RUNNING:
+        if self._target_s is None or answers.answers < LEAST_RUNNING:
+            return True
+        if answers.answers >= GROWTH * self._most_answers:
+            return False
+        if not self._is_known:
             return True
         joined = answers.with_answer(context_tokens)
         return self.seconds(joined.with_prompt(PAGE_TOKENS, context_tokens)) <= self._target_s
