@@ -3,9 +3,9 @@
     python -m tests.bench.burst MODEL_FOLDER [--requests 200] [--long 10] [--long-tokens 6000] [--tokens 32] [--max-waiting 256]
                                 [--target-ms 0] [--kv-mib 1024] [--weights auto]
 
-A few answers stream alone first; then everything comes at once, from twenty users. For each answer the longest time between two of
-its tokens is compared with its usual one, the median of its own. Printed are the worst of these ratios, the times to the first
-token of short and of long requests, how many were refused, and how long the slowest waited. It takes some minutes.
+A few answers stream alone first; then everything comes at once, from twenty users. For each answer the longest time between
+two of its tokens is compared with its usual one, the median of its own. Printed are the worst of these ratios, the times to the
+first token of short and of long requests, and how many were refused. It takes some minutes.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from engine.types import (
 WORDS = ["river", "stone", "lamp", "winter", "paper", "cloud", "garden", "bridge", "copper", "violin"]
 USERS = 20
 STREAMS_BEFORE = 4
+TOKENS_BEFORE = 64
 
 
 @dataclass
@@ -67,6 +68,7 @@ class Burst:
         self.answers: dict[RequestId, Answer] = {}
         self.refused: list[QueueFull] = []
         self._random = random.Random(seed)
+        self._all_stream = asyncio.Event()
         self._all_done = asyncio.Event()
 
     def __call__(self, events: Sequence[EngineEvent]) -> None:
@@ -78,6 +80,8 @@ class Burst:
                 answer.token_at.append(now)
             elif isinstance(event, Finished):
                 answer.finished = event
+        if all(len(answer.token_at) >= TOKENS_BEFORE for answer in self.answers.values()):
+            self._all_stream.set()
         if all(answer.finished is not None for answer in self.answers.values()):
             self._all_done.set()
 
@@ -104,8 +108,7 @@ class Burst:
         await self.engine.wait_ready()
         for _ in range(STREAMS_BEFORE):
             await self.submit(20, 600)
-        while any(len(answer.token_at) < 64 for answer in self.answers.values()):
-            await asyncio.sleep(0.05)
+        await self._all_stream.wait()
         before = [statistics.median(answer.gaps) for answer in self.answers.values()]
         kinds = [True] * long + [False] * (requests - long)
         self._random.shuffle(kinds)
