@@ -35,6 +35,7 @@ PURE = (
     "engine/batch_window.py",
     "engine/kv_reserve.py",
     "engine/step_size.py",
+    "engine/watchdog.py",
     "engine/session.py",
     "engine/sessions.py",
     "engine/misses.py",
