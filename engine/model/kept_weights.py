@@ -29,16 +29,11 @@ import torch
 
 from engine.model.architecture import ModelShape
 from engine.model.decoder import DecoderWeights, LayerWeights
+from engine.model.kept_files import LOCK_FILE, MODEL, PARAMETERS, PARTIAL_FILE, SUFFIX, kept_files
 from engine.model.rotation import rotation_of
 from engine.model.tensor_file import MappedTensors, TensorFileDamaged, write_tensors
 
 logger = logging.getLogger(__name__)
-
-SUFFIX: Final = ".weights"
-PARTIAL_FILE: Final = ".partial.weights"
-LOCK_FILE: Final = ".weights.lock"
-PARAMETERS: Final = "parameters"
-MODEL: Final = "model"
 
 FREE_BYTES_LEFT: Final = 256 << 20
 """What writing the file leaves free on the disk: the database and the journal need it more than a start needs half a second."""
@@ -99,7 +94,7 @@ class KeptWeights:
             self._folder.mkdir(parents=True, exist_ok=True)
             with (self._folder / LOCK_FILE).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._write(tensors, {PARAMETERS: parameters, MODEL: str(self._model)}, size)
+                self._write(tensors, {PARAMETERS: parameters, MODEL: str(self._model.resolve())}, size)
         except BlockingIOError:
             logger.info("another process keeps the weights in %s; this one has its own in memory", self._folder)
             return None
@@ -114,9 +109,8 @@ class KeptWeights:
     def _write(self, tensors: Mapping[str, torch.Tensor], notes: Mapping[str, int | str], size: int) -> None:
         partial = self._folder / PARTIAL_FILE
         # What a killed process left would count as used, and so would a file that is to be replaced anyway.
-        for old in self._folder.glob(f"*{SUFFIX}"):
+        for old in kept_files(self._folder):
             old.unlink()
-        partial.unlink(missing_ok=True)
         free = shutil.disk_usage(self._folder).free
         if free < size + FREE_BYTES_LEFT:
             needed = (size + FREE_BYTES_LEFT) // 10**6

@@ -29,7 +29,8 @@ from engine.model.gguf_folder import gguf_of_folder
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
-from engine.model.kept_weights import PARAMETERS, KeptWeights, weights_of
+from engine.model.kept_files import PARAMETERS
+from engine.model.kept_weights import KeptWeights, weights_of
 from engine.model.safetensors_source import SafetensorsSource
 from engine.model.weights import TensorSource, WeightPlan
 from engine.tokenizer import ChatTokenizer

@@ -21,7 +21,8 @@ from engine.config import EngineConfig
 from engine.kv_cache import KVCache
 from engine.model import kept_weights, loader, tensor_file
 from engine.model.decoder import Decoder
-from engine.model.kept_weights import LOCK_FILE, PARTIAL_FILE, SUFFIX, tensors_of
+from engine.model.kept_files import LOCK_FILE, PARTIAL_FILE, SUFFIX
+from engine.model.kept_weights import tensors_of
 from engine.model.loader import LoadedModel, keep_weights, load_model
 from tests.support.decoding import greedy
 from tests.support.tiny_families import FAMILIES, tiny_family
