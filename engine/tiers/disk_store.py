@@ -215,6 +215,9 @@ class DiskStore:
     ) -> bool:
         temporary = path.with_suffix(UNFINISHED_SUFFIX)
         with self._lock:
+            # Who deletes has said before that it is not wanted: what begins here is seen by the deletion, or does not begin.
+            if not is_wanted():
+                return False
             make_folder(path.parent)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb", buffering=0) as file:

@@ -33,10 +33,11 @@ SEGMENT_BYTES: Final = 16 << 20
 MAX_IN_FLIGHT: Final = 2
 """Files being written, so that the lane has the next one when it ends one. Each costs a buffer."""
 
-Buffer = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
-
 WAIT_S: Final = 0.05
 """How long `finish` waits before it looks at the clock again."""
+
+
+Buffer = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +47,7 @@ class _Write:
     session: SessionKey
     pages: list[CachedPage]
     pins: list[HostPin]
+    buffer: Buffer
     is_copied: threading.Event = field(default_factory=threading.Event)
     is_over: bool = False
     job: Job[str | None] | None = None
@@ -82,6 +84,7 @@ class Writes:
         self._waiting: deque[tuple[SessionKey, deque[CachedPage]]] = deque()
         self._wanted: set[CachedPage] = set()
         self._in_flight: list[_Write] = []
+        self._buffers: list[Buffer] = []
         self._open: Counter[SessionKey] = Counter()
         self._ended: list[SessionKey] = []
 
@@ -159,7 +162,9 @@ class Writes:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def _write(self, session: SessionKey, pages: list[CachedPage]) -> _Write:
-        buffer = np.empty((len(pages), self._record_bytes), dtype=np.uint8)
+        # Used buffers are used again: the first touch of fresh memory costs more than copying into it.
+        whole = self._buffers.pop() if self._buffers else np.empty((self._segment_pages, self._record_bytes), np.uint8)
+        buffer = whole[: len(pages)]
         pins: dict[int, HostPin] = {}
         on_device: dict[int, PageId] = {}
         for place, page in enumerate(pages):
@@ -172,7 +177,7 @@ class Writes:
             records = records.view(-1, *self._cache.storage[:, 0].shape)
             self._cache.copy_out(list(on_device.values()), records, list(on_device))
             clear_after(records, list(on_device), [len(pages[place].tokens) for place in on_device])
-        write = _Write(session, pages, list(pins.values()))
+        write = _Write(session, pages, list(pins.values()), whole)
         contents = [PageContent(page.key, page.parent, page.index, page.tokens) for page in pages]
         slots = {place: pin.slot for place, pin in pins.items()}
         write.job = Job(partial(self._run, write, contents, buffer, slots), partial(self._written, write))
@@ -200,6 +205,8 @@ class Writes:
         kept = [page for page in write.pages if page in self._wanted]
         self._wanted.difference_update(kept)
         if name is not None:
+            # Without a name the call may still be at work, and the buffer is left to it.
+            self._buffers.append(write.buffer)
             for place, page in enumerate(write.pages):
                 if page in kept:
                     self._stored.add(page, StoredPage(name, place))

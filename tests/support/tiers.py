@@ -93,6 +93,12 @@ class HangingDisk(DiskStore):
         self.release = threading.Event()
         self.has_entered = threading.Event()
 
+    @classmethod
+    def over(cls, folder: Path, clock: SteppedClock) -> HangingDisk:
+        store = disk_store(folder, clock, kind=cls)
+        assert isinstance(store, HangingDisk)
+        return store
+
     def _hang(self, where: str) -> None:
         if where in self.hangs_at:
             self.has_entered.set()
@@ -196,3 +202,31 @@ class TinyTiers:
 def contains_anywhere(folder: Path, content: bytes) -> bool:
     """Whether any file below the folder holds these bytes."""
     return any(content in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def files(folder: Path) -> list[Path]:
+    """Every file below the folder."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def token_bytes(page: CachedPage) -> bytes:
+    """A page's tokens as a file has them."""
+    return b"".join(token.to_bytes(4, "little") for token in page.tokens)
+
+
+def hanging_disk(tiny: TinyTiers) -> HangingDisk:
+    assert isinstance(tiny.disk, HangingDisk)
+    return tiny.disk
+
+
+def stored_only(
+    tiny: TinyTiers, session: SessionKey = ANNA, num_pages: int = 4
+) -> tuple[list[CachedPage], list[bytes]]:
+    """Pages that are on the disk and nowhere else, and what they held."""
+    pages = chain(num_pages, session)
+    tiny.put_on_device(pages)
+    held = tiny.bytes_of(pages)
+    tiny.store(session, pages)
+    assert all(page.disk for page in pages)
+    tiny.leave_device(pages)
+    return pages, held
