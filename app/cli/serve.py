@@ -21,6 +21,7 @@ from app.cli.database import open_accounts, require_only_server, upgrade_databas
 from app.cli.fetched_engine import FetchedEngine
 from app.cli.listen import listen
 from app.cli.pull_progress import PullProgress
+from app.cli.reuse import reuse_in_force
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
 from app.errors import InvalidInput
 from app.identifiers import UserId
@@ -64,6 +65,11 @@ def serve(host: str | None, port: int | None, data: Path | None, model: str | No
 def models_folder(settings: Settings) -> Path:
     """Where the models of a data folder are."""
     return settings.data / "models"
+
+
+def kv_folder(settings: Settings) -> Path:
+    """Where the disk tier of a data folder is."""
+    return settings.data / "kv"
 
 
 def plausible_model(settings: Settings) -> Path | None:
@@ -114,6 +120,7 @@ async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
         server.should_exit = True
         return
     logger.info("ready", model=engine.model.name if engine.model else None)
+    logger.info("kv_reuse", **reuse_in_force(engine.stats()))
 
 
 def _fetch_model(settings: Settings) -> Path:
@@ -133,4 +140,18 @@ def engine_config(settings: Settings, path: Path) -> EngineConfig:
         max_step_tokens=settings.max_step_tokens,
         max_running=settings.max_running,
         max_waiting=settings.max_waiting,
+        max_waiting_tokens=settings.max_waiting_tokens,
+        batch_window_ms=settings.batch_window_ms,
+        inter_token_target_ms=settings.inter_token_target_ms,
+        kv_reserve=settings.kv_reserve,
+        reuse=settings.prefix_cache,
+        host_memory_bytes=settings.kv_host_mib << 20,
+        disk_folder=kv_folder(settings) if settings.kv_disk_mib else None,
+        disk_bytes=settings.kv_disk_mib << 20,
+        prefix_memory_bytes=settings.kv_prefix_mib << 20,
+        session_device_s=settings.session_device_s,
+        session_host_s=settings.session_host_s,
+        session_ttl_s=settings.session_ttl_s,
+        transfer_timeout_s=settings.kv_transfer_timeout_s,
+        save_s=settings.kv_save_s,
     )
