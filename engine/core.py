@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.answer_text import AnswerText
+from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
+from engine.memory import Memory
+from engine.memory_map import memory_stats, snapshot
 from engine.pages import PagesCorrupt
+from engine.prefixes import Prefix
 from engine.runner import Runner
 from engine.sampler import SamplingState
-from engine.scheduler import Scheduled, Scheduler, StepPlan
+from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
+from engine.snapshot import EngineSnapshot
+from engine.step_plan import Scheduled, StepPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
+    CachedFrom,
     EngineEvent,
     EngineFailure,
     EngineState,
@@ -26,15 +33,21 @@ from engine.types import (
     Finished,
     FinishReason,
     GenerationRequest,
+    Namespace,
+    Priority,
     PromptProgress,
     Queued,
     RequestId,
     SamplingParams,
+    SessionKey,
     TextDelta,
     Usage,
 )
 
 logger = logging.getLogger(__name__)
+
+COUNT_EVERY_S = 1.0
+"""How often the pages are counted by state while there is work: it takes a while where there are many."""
 
 MAX_FAILED_STEPS = 3
 """Steps that may fail in a row before the engine gives up: more would only fail more answers."""
@@ -53,15 +66,23 @@ class Answer:
     first_token_at: float | None = None
     last_token_at: float | None = None
     announced_position: int | None = None
+    prefix: Prefix | None = None
+    """The persona's prefix that this computes; nobody listens then."""
 
 
 class Engine:
     """Owns every request between `submit` and its `Finished`. Invariant: exactly one `Finished` for each, whatever fails."""
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, tokenizer: ChatTokenizer, clock: Callable[[], float]
+        self,
+        scheduler: Scheduler,
+        memory: Memory,
+        runner: Runner,
+        tokenizer: ChatTokenizer,
+        clock: Callable[[], float],
     ) -> None:
         self._scheduler = scheduler
+        self._memory = memory
         self._runner = runner
         self._tokenizer = tokenizer
         self._clock = clock
@@ -75,10 +96,24 @@ class Engine:
         self._prefilled_tokens = 0
         self._decoded_tokens = 0
         self._last_step_s = 0.0
+        self._counted_at = float("-inf")
+        self._counted = EngineStats(EngineState.LOADING)
+        self._building: Prefix | None = None
+        self._is_blocked = False
+        """Whether all there is to do waits for the disk."""
 
     @property
     def has_work(self) -> bool:
+        """Whether there is anything to compute, now or when the disk has answered."""
         return self._scheduler.has_work
+
+    def wait_s(self) -> float | None:
+        """How long nothing has to be done unless a command comes: 0 while there is work, None for ever."""
+        is_building = self._building is None and self._memory.prefixes.next_to_build() is not None
+        if is_building or (self._scheduler.has_work and not self._is_blocked):
+            return 0.0
+        due = self._memory.next_due()
+        return None if due is None else max(0.0, due - self._clock())
 
     def submit(
         self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float, dropped_turns: int = 0
@@ -93,6 +128,7 @@ class Engine:
         )
         self._arrivals += 1
         try:
+            self._memory.begin_turn(sequence, request)
             self._answers[request.request_id] = Answer(
                 sequence,
                 SamplingState(request.sampling, prompt_ids, self._tokenizer.vocabulary_size),
@@ -104,6 +140,7 @@ class Engine:
         except Exception:
             logger.exception("request %s could not be taken", request.request_id)
             self._answers.pop(request.request_id, None)
+            self._memory.give_up_turn(sequence)
             usage = Usage(input_tokens=len(prompt_ids), dropped_turns=dropped_turns)
             failure = EngineFailure(FailureCode.REQUEST_FAILED, "The engine could not take this request.")
             self._events.append(Finished(request.request_id, FinishReason.FAILED, usage, failure=failure))
@@ -113,6 +150,41 @@ class Engine:
         if answer := self._answers.get(request_id):
             self._finish(answer, FinishReason.CANCELLED)
 
+    def snapshot(self) -> EngineSnapshot:
+        """Sessions, prefixes and pages at this moment."""
+        return snapshot(self._scheduler, self._memory)
+
+    def evict_session(self, key: SessionKey, reply: Callable[[bool], None]) -> None:
+        """Move an idle session one tier down; the reply comes when it is there."""
+        self._memory.evict(key, reply)
+
+    def drop_session(self, key: SessionKey, reply: Callable[[bool | EngineError], None]) -> None:
+        """Cancel a session's turns and forget it in every tier; the reply comes when no file of it is left."""
+        self._cancel_turns(lambda other: other == key)
+        is_there = self._memory.sessions.get(key) is not None
+        self._memory.drop_session(key, lambda is_gone: reply(is_there if is_gone else FilesNotDeleted()))
+
+    def drop_namespace(self, namespace: Namespace, reply: Callable[[int | EngineError], None]) -> None:
+        """The same for everything of a user."""
+        self._cancel_turns(lambda other: namespace.covers(other.namespace))
+        count = len(self._memory.sessions.within(namespace))
+        self._memory.drop_namespace(namespace, lambda is_gone: reply(count if is_gone else FilesNotDeleted()))
+
+    def set_prefix(self, name: str, prefix_ids: list[int], reply: Callable[[bool], None] | None = None) -> None:
+        """Compute a persona's prefix when there is time, or load it; the reply comes as soon as it is registered."""
+        self._memory.set_prefix(name, prefix_ids)
+        if reply is not None:
+            reply(True)
+
+    def drop_prefix(self, name: str, reply: Callable[[bool | EngineError], None]) -> None:
+        """Forget a persona's prefix in every tier; the reply comes when no file of it is left."""
+        self._memory.drop_prefix(name, lambda is_gone: reply(is_gone or FilesNotDeleted()))
+
+    def stop(self, failure: EngineFailure) -> None:
+        """End everything that is there, and store what can be stored in the time there is."""
+        self.fail_all(failure)
+        self._memory.save_and_close()
+
     def fail_all(self, failure: EngineFailure) -> None:
         """End everything that is there, because the engine ends."""
         for answer in list(self._answers.values()):
@@ -120,6 +192,8 @@ class Engine:
 
     def step(self) -> list[EngineEvent]:
         """Compute one step, where there is work, and return all events since the last one."""
+        self._memory.tend()
+        self._build_prefix()
         if self._scheduler.has_work:
             begun = self._clock()
             try:
@@ -141,10 +215,15 @@ class Engine:
 
     def stats(self, state: EngineState, threads: int) -> EngineStats:
         """A snapshot of the counters."""
-        return EngineStats(
+        now = self._clock()
+        if now >= self._counted_at + COUNT_EVERY_S or not self._scheduler.has_work:
+            self._counted_at, self._counted = now, memory_stats(self._scheduler, self._memory)
+        return replace(
+            self._counted,
             state=state,
-            running_requests=len(self._scheduler.running),
+            running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),
+            waiting_tokens=sum(len(sequence.tokens) for sequence in self._scheduler.waiting),
             pages_total=self._scheduler.pool.num_pages,
             pages_free=self._scheduler.pool.num_free,
             steps_total=self._steps,
@@ -155,18 +234,30 @@ class Engine:
             threads=threads,
         )
 
+    def _cancel_turns(self, is_meant: Callable[[SessionKey], bool]) -> None:
+        for answer in list(self._answers.values()):
+            session = answer.sequence.session
+            if session is not None and is_meant(session.key):
+                self._finish(answer, FinishReason.CANCELLED)
+
     # --- the three words of a step -----------------------------------------------------------------------------------
 
     def _schedule(self, now: float) -> StepPlan:
+        changed = self._memory.admit()
         plan = self._scheduler.plan()
         self._scheduler.commit(plan)
+        self._is_blocked = not (plan.run or plan.preempt or changed)
         for item in plan.run:
             answer = self._answers[item.sequence.request_id]
             if answer.first_scheduled_at is None:
                 answer.first_scheduled_at = now
+                if answer.prefix is None:
+                    self._memory.count_hits(item.sequence)
         return plan
 
     def _run(self, plan: StepPlan) -> list[int | None]:
+        if not plan.run:
+            return []
         states = [self._answers[item.sequence.request_id].sampling for item in plan.run if item.samples]
         return self._runner.run(plan.run, states)
 
@@ -192,7 +283,8 @@ class Engine:
             self._prefilled_tokens += item.num_tokens
         if answer.first_token_at is None:
             done = min(item.end, prompt_tokens)
-            self._events.append(PromptProgress(item.sequence.request_id, done, prompt_tokens, cached_tokens=0))
+            cached_tokens = _cached_from(item.sequence).total
+            self._tell(answer, PromptProgress(item.sequence.request_id, done, prompt_tokens, cached_tokens))
 
     def _accept(self, answer: Answer, token_id: int | None, now: float) -> None:
         """Take the sampled token. What goes wrong here belongs to this request alone."""
@@ -216,21 +308,18 @@ class Engine:
             self._finish(answer, FinishReason.STOP)
             return
         if text := answer.text.push(token_id):
-            self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
+            self._tell(answer, TextDelta(sequence.request_id, text, sequence.num_output_tokens))
         if answer.text.stopped:
             self._finish(answer, FinishReason.STOP)
         elif sequence.is_full:
             self._finish(answer, FinishReason.LENGTH)
 
     def _finish(self, answer: Answer, reason: FinishReason, failure: EngineFailure | None = None) -> None:
-        """Give the memory back first, then say the last words. A text that cannot be completed fails the request only."""
+        """Give the memory back, then say the last words. A text that cannot be completed fails the request only."""
         sequence = answer.sequence
-        self._scheduler.remove(sequence)
-        self._answers.pop(sequence.request_id)
-        token_ids = None
+        text, token_ids = "", None
         try:
-            if text := answer.text.flush():
-                self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
+            text = answer.text.flush()
             token_ids = answer.text.token_ids()
         except Exception:
             logger.exception("the text of request %s could not be completed", sequence.request_id)
@@ -239,6 +328,16 @@ class Engine:
                 failure = EngineFailure(
                     FailureCode.REQUEST_FAILED, "The end of this answer could not be turned into text."
                 )
+        self._answers.pop(sequence.request_id)
+        if answer.prefix is not None:
+            self._end_prefix(answer.prefix, sequence, reason)
+            return
+        # After a failure its pages may hold anything. Text past a stop is never kept (vllm-project/vllm#5543).
+        is_sound = failure is None or failure.code == FailureCode.ENGINE_STOPPED
+        keep_tokens = sequence.num_prompt_tokens + answer.text.num_shown_tokens if is_sound else None
+        self._memory.end_turn(sequence, keep_tokens, _milliseconds(answer.arrived_at, answer.first_token_at))
+        if text:
+            self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
         self._events.append(Finished(sequence.request_id, reason, _usage(answer), token_ids, failure))
 
     def _answer_text(self, params: SamplingParams) -> AnswerText:
@@ -250,11 +349,56 @@ class Engine:
             answer = self._answers[sequence.request_id]
             if answer.first_scheduled_at is None and answer.announced_position != position:
                 answer.announced_position = position
-                self._events.append(Queued(sequence.request_id, position))
+                self._tell(answer, Queued(sequence.request_id, position))
 
     def _most_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
         most = self._scheduler.max_sequence_tokens
         return most if max_tokens is None else min(most, prompt_tokens + max_tokens)
+
+    # --- personas' prefixes ------------------------------------------------------------------------------------------
+
+    def _build_prefix(self) -> None:
+        """Have the next persona's prefix computed, or loaded, as a request nobody listens to: one at a time."""
+        prefix = self._memory.prefixes.next_to_build() if self._building is None else None
+        if prefix is None:
+            return
+        ids = list(prefix.ids)
+        sampling = SamplingParams(max_tokens=1, temperature=0.0)
+        sequence = TokenSequence(
+            RequestId(f"prefix {prefix.name} {self._arrivals}"),
+            self._arrivals,
+            tokens=ids,
+            num_prompt_tokens=len(ids),
+            max_tokens=self._most_tokens(len(ids), 1),
+            namespace=Namespace.public(),
+            public_tokens=len(ids),
+            session=prefix.owner,
+            priority=Priority.BACKGROUND,
+        )
+        self._arrivals += 1
+        try:
+            self._scheduler.add(sequence)
+        except PromptTooLong as problem:
+            logger.warning("the prefix of persona %r is not kept: %s", prefix.name, problem)
+            self._memory.let_go(self._memory.prefixes.failed(prefix))
+            return
+        self._building = prefix
+        self._answers[sequence.request_id] = Answer(
+            sequence,
+            SamplingState(sampling, ids, self._tokenizer.vocabulary_size),
+            self._answer_text(sampling),
+            self._clock(),
+            prefix=prefix,
+        )
+
+    def _end_prefix(self, prefix: Prefix, sequence: TokenSequence, reason: FinishReason) -> None:
+        self._building = None
+        is_built = reason in (FinishReason.STOP, FinishReason.LENGTH)
+        self._memory.end_prefix(prefix, sequence, is_built=is_built)
+
+    def _tell(self, answer: Answer, event: EngineEvent) -> None:
+        if answer.prefix is None:
+            self._events.append(event)
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
@@ -272,9 +416,16 @@ class Engine:
             self.fail_all(EngineFailure(FailureCode.ENGINE_FAILED, "The engine broke down and has to be restarted."))
 
 
+def _cached_from(sequence: TokenSequence) -> CachedFrom:
+    return sequence.cached_from or CachedFrom()
+
+
 def _usage(answer: Answer) -> Usage:
+    cached_from = _cached_from(answer.sequence)
     return Usage(
         input_tokens=answer.sequence.num_prompt_tokens,
+        cached_tokens=cached_from.total,
+        cached_from=cached_from,
         output_tokens=answer.sequence.num_output_tokens,
         queue_ms=_milliseconds(answer.arrived_at, answer.first_scheduled_at),
         prefill_ms=_milliseconds(answer.first_scheduled_at, answer.first_token_at),

@@ -50,5 +50,14 @@ class QueueFull(EngineError):
         self.unit = unit
 
 
+class FilesNotDeleted(EngineError):
+    """KV was forgotten in memory, and its files could not be removed: the disk fails or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the files of this KV could not be deleted, the log says why; they are tried again at the next start"
+        )
+
+
 class TemplateRefused(EngineError):
     """The model's chat template does not accept this order of roles."""

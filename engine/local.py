@@ -10,14 +10,15 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.client import EventListener
 from engine.config import EngineConfig
-from engine.errors import EngineNotReady
+from engine.errors import EngineError, EngineNotReady
 from engine.prompts import Prompt, Prompts
 from engine.queue_bounds import QueueBounds
-from engine.thread import Cancel, EngineThread, Loader, ReadyEngine, Submit
+from engine.snapshot import EngineSnapshot
+from engine.thread import Call, Cancel, EngineThread, Loader, ReadyEngine, Reply, Submit
 from engine.types import (
     EngineEvent,
     EngineFailure,
@@ -28,12 +29,16 @@ from engine.types import (
     FinishReason,
     GenerationRequest,
     ModelInfo,
+    Namespace,
     Queued,
     RequestId,
+    SessionKey,
+    Turn,
     Usage,
 )
 
 if TYPE_CHECKING:
+    from engine.core import Engine
     from engine.model.loader import LoadedModel
 
 Message = TypeVar("Message")
@@ -63,6 +68,8 @@ class LocalEngine:
         self._live: dict[RequestId, bool] = {}
         """Requests without their `Finished`, and whether the thread has them already."""
         self._cancelled_early: set[RequestId] = set()
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._tickets = 0
         self._queue = QueueBounds(config.max_running, config.max_waiting, config.max_waiting_tokens, clock)
         self._prompts: Prompts | None = None
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvasir-tokenizer")
@@ -71,7 +78,7 @@ class LocalEngine:
             load=load,
             clock=clock,
             on_ready=lambda ready: self._post(self._become_ready, ready),
-            on_events=lambda events: self._post(self._receive, events),
+            on_step=lambda events, replies: self._post(self._take_step, (events, replies)),
             on_failed=lambda message: self._post(self._fail, message),
         )
 
@@ -135,6 +142,45 @@ class LocalEngine:
     def stats(self) -> EngineStats:
         return self._thread.stats
 
+    async def snapshot(self) -> EngineSnapshot:
+        return await self._ask(lambda engine, reply: reply(engine.snapshot()))
+
+    async def evict_session(self, key: SessionKey) -> bool:
+        return await self._ask(lambda engine, reply: engine.evict_session(key, reply))
+
+    async def drop_session(self, key: SessionKey) -> bool:
+        # First, because a turn of it that is still encoded reaches the thread before the drop, and ends by it.
+        await self._with_prompts(lambda prompts: prompts.forget(key))
+        return await self._ask(lambda engine, reply: engine.drop_session(key, reply))
+
+    async def drop_namespace(self, namespace: Namespace) -> int:
+        await self._with_prompts(lambda prompts: prompts.forget_namespace(namespace))
+        return await self._ask(lambda engine, reply: engine.drop_namespace(namespace, reply))
+
+    async def set_prefix(self, name: str, turns: Sequence[Turn]) -> None:
+        ready = self._require_ready()
+        loop = asyncio.get_running_loop()
+        prefix_ids = await loop.run_in_executor(self._tokenizing, ready.tokenizer.prefix_ids, turns)
+        is_registered: bool = await self._ask(lambda engine, reply: engine.set_prefix(name, prefix_ids, reply))
+        assert is_registered
+
+    async def drop_prefix(self, name: str) -> None:
+        is_gone: bool = await self._ask(lambda engine, reply: engine.drop_prefix(name, reply))
+        assert is_gone
+
+    async def _ask(self, work: Callable[[Engine, Callable[[Result | EngineError], None]], None]) -> Result:
+        """Have the engine thread do something between two steps. Raises EngineNotReady, also when it ends meanwhile."""
+        self._require_ready()
+        self._tickets += 1
+        ticket, asked = self._tickets, asyncio.get_running_loop().create_future()
+        self._asked[ticket] = asked
+        self._thread.send(Call(ticket, work))
+        try:
+            result: Result = await asked
+            return result
+        finally:
+            self._asked.pop(ticket, None)
+
     async def stop(self) -> None:
         # Asked twice at once, both wait for the thread: who returns from here may count on every end being told.
         if self._state is not EngineState.FAILED:
@@ -167,6 +213,19 @@ class LocalEngine:
             self._state = EngineState.READY
             self._settled.set()
 
+    def _take_step(self, step: tuple[Sequence[EngineEvent], Sequence[Reply]]) -> None:
+        events, replies = step
+        for ticket, result in replies:
+            asked = self._asked.pop(ticket, None)
+            if asked is None or asked.done():
+                continue
+            if isinstance(result, Exception):
+                asked.set_exception(result)
+            else:
+                asked.set_result(result)
+        if events:
+            self._receive(events)
+
     def _receive(self, events: Sequence[EngineEvent]) -> None:
         for event in events:
             if isinstance(event, Finished):
@@ -185,6 +244,9 @@ class LocalEngine:
 
     def _end_orphans(self, failure: EngineFailure) -> None:
         """The thread is gone: requests it took without ending them end here, with nothing known of what they cost."""
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(EngineNotReady(failure.message))
         orphans = [request_id for request_id, is_sent in self._live.items() if is_sent]
         if orphans:
             self._receive([Finished(orphan, FinishReason.FAILED, Usage(), failure=failure) for orphan in orphans])

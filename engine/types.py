@@ -67,6 +67,10 @@ class Namespace:
     def user(cls, user_id: str, part: str = "") -> Namespace:
         return cls(NamespaceKind.USER, user_id, part)
 
+    def covers(self, other: Namespace) -> bool:
+        """Whether the other is this one, or a part of it."""
+        return (self.kind, self.name) == (other.kind, other.name) and self.part in ("", other.part)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:

@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from engine.config import PAGE_TOKENS
 from engine.errors import PromptTooLong
+from engine.page_keys import PageKeys
 from engine.pages import PagePool
-from engine.scheduler import MAX_TIMES_PASSED, EngineStalled, Scheduler, StepPlan
+from engine.prefix_cache import PrefixCache
+from engine.scheduler import MAX_TIMES_PASSED, Scheduler
 from engine.sequence import Sequence, SequenceState
+from engine.step_plan import EngineStalled, StepPlan
 from engine.types import RequestId
 
 
@@ -30,7 +33,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.pool = PagePool(self.num_pages)
         self.scheduler = Scheduler(
-            self.pool,
+            PrefixCache(self.pool, PageKeys(b"secret", "model")),
             max_context_tokens=self.context_tokens,
             max_step_tokens=self.max_step_tokens,
             max_running=self.max_running,
@@ -45,6 +48,7 @@ class Simulation:
         return sequence
 
     def step(self) -> StepPlan:
+        self.scheduler.admit()
         plan = self.scheduler.plan()
         self.check(plan)
         self.scheduler.commit(plan)
