@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.chat_layouts import ChatLayouts
+from engine.chat_template import ChatTemplate
 from engine.encoded_chats import EncodedChat, EncodedChats
 from engine.errors import TemplateRefused
+from engine.tokenizer import ChatTokenizer
 from engine.types import Namespace, Role, SessionKey, Turn
 from tests.support.text_families import TEXT_FAMILIES, tokenizer_of
+from tests.support.tiny_llama import CHATML, write_tokenizer
 
 text = st.lists(
     st.one_of(
@@ -120,6 +127,64 @@ def test_an_edit_encodes_from_the_edited_message_on(monkeypatch: pytest.MonkeyPa
         "user\nsaid 8 so",
     ]
     assert after.ids.tolist() == tokenizer.encode_turns(turns)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}{{ '<|im_start|>' if loop.last else 'then ' }}{{ m.content }}{% endfor %}",
+        "{{ messages | length }} messages{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}",
+        "{% for m in messages[::-1] %}<|im_start|>{{ m.content }}{% endfor %}",
+        "{% for m in messages %}{{ m.content }}<|im_start|>{{ m.content }}{% endfor %}",
+    ],
+    ids=["the last is marked", "counted", "the newest first", "each said twice"],
+)
+def test_a_template_that_changes_what_stands_before_old_messages_is_followed(template: str, tmp_path: Path) -> None:
+    """Then most of the chat is encoded again, as it has to be."""
+    write_tokenizer(tmp_path, template=template)
+    tokenizer = ChatTokenizer.from_folder(tmp_path)
+    turns: list[Turn] = []
+    before: EncodedChat | None = None
+    for number in range(12):
+        turns.append(Turn((Role.USER, Role.ASSISTANT)[number % 2], f"words {number}"))
+        before = tokenizer.encode_chat(turns, before)
+        assert before.ids.tolist() == tokenizer.encode_turns(turns)
+        assert before.ids.tolist() == ChatTokenizer.from_folder(tmp_path).encode_turns(turns)
+
+
+def test_a_template_that_asks_the_time_is_rendered_each_time(tmp_path: Path) -> None:
+    hours = iter(range(24))
+    template = ChatTemplate(
+        "it is {{ strftime_now('%H') }}{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}",
+        {},
+        now=lambda: datetime(2026, 12, 1, next(hours), tzinfo=UTC),
+    )
+    layouts = ChatLayouts(template)
+    texts = [layouts.layout([Role.USER], generation_prompt=True).texts[0] for _ in range(3)]
+    assert texts == ["it is 00<|im_start|>", "it is 01<|im_start|>", "it is 02<|im_start|>"]
+
+
+def test_layouts_are_kept_by_their_roles_and_bounded_by_their_messages() -> None:
+    rendered: list[int] = []
+
+    class Counted(ChatTemplate):
+        def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+            rendered.append(len(messages))
+            return super().render(messages, add_generation_prompt=add_generation_prompt)
+
+    layouts = ChatLayouts(Counted(CHATML, {}), kept_messages=30)
+    some, others = [Role.USER, Role.ASSISTANT] * 5, [Role.SYSTEM, Role.USER] * 5
+    first = layouts.layout(some, generation_prompt=True)
+    assert layouts.layout(some, generation_prompt=True) is first
+    assert layouts.layout(some, generation_prompt=False) != first
+    assert layouts.layout(others, generation_prompt=True) != first
+    # The third of eleven texts did not fit beside the other two, so the first went.
+    assert len(rendered) == 3
+    layouts.layout(others, generation_prompt=True)
+    assert layouts.layout(some, generation_prompt=True) == first
+    layouts.layout([Role.USER] * 40, generation_prompt=True)
+    layouts.layout(some, generation_prompt=True)
+    assert len(rendered) == 5, "one that is larger than all there is room for drove out another"
 
 
 # --- what is remembered ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.model.loader import LoadedModel
 from engine.types import Role, Turn
 from tests.support.text_families import TEXT_FAMILIES, tokenizer_of
 
@@ -53,3 +54,20 @@ def test_without_a_system_prompt_it_is_what_the_template_says_by_itself() -> Non
     prefix = tokenizer.prefix_ids([])
     assert "You are kind." in tokenizer.decode(prefix)
     assert tokenizer.encode_turns([Turn(Role.USER, "hello")])[: len(prefix)] == prefix
+
+
+@pytest.mark.model
+@given(
+    system=st.sampled_from(["Be brief.", "Be brief.\n", "List what you know:\n\n", "So:  ", "日本語", "1, 2, 3"]),
+    first=st.lists(
+        st.sampled_from(["\n", "\n\n", " ", "  ", "\t", "a", "The", "1", ".", "é", "語", "😀"]), max_size=6
+    ).map("".join),
+)
+@settings(max_examples=100, deadline=None)
+def test_it_holds_for_the_bundled_vocabulary(bundled_model: LoadedModel, system: str, first: str) -> None:
+    """Which has tokens for runs of newlines and of spaces, so a user's first character can change what stands before it."""
+    tokenizer = bundled_model.tokenizer
+    persona = [Turn(Role.SYSTEM, system)]
+    prefix = tokenizer.prefix_ids(persona)
+    assert tokenizer.encode_turns([*persona, Turn(Role.USER, first)])[: len(prefix)] == prefix
+    assert tokenizer.decode(prefix) in (f"system\n{system}\nuser", f"system\n{system}\nuser\n")
