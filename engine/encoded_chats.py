@@ -114,7 +114,7 @@ class EncodedChats:
 
     def forget_namespace(self, namespace: Namespace) -> None:
         """Everything of a namespace is gone, its parts included."""
-        for key in [key for key in self._chats if _is_within(key.namespace, namespace)]:
+        for key in [key for key in self._chats if namespace.covers(key.namespace)]:
             self.forget(key)
 
 
@@ -137,7 +137,3 @@ def _same_message(turns: Sequence[Turn], index: int, other_turns: Sequence[Turn]
         # The opening of an answer depends on who spoke before it.
         and (turns[index - 1].role if index else None) is (other_turns[other_index - 1].role if other_index else None)
     )
-
-
-def _is_within(namespace: Namespace, whole: Namespace) -> bool:
-    return namespace.kind is whole.kind and namespace.name == whole.name and whole.part in ("", namespace.part)

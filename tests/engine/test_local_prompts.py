@@ -189,3 +189,32 @@ async def test_who_drops_a_session_drops_what_is_remembered_of_its_words(started
     assert remembered(engine) == 2
     await engine.drop_namespace(Namespace.user("u"))
     assert remembered(engine) == 0
+
+
+async def test_a_turn_that_is_still_encoded_when_its_session_is_dropped_ends_and_leaves_nothing(
+    started: Started,
+) -> None:
+    """Otherwise it would reach the engine after the session was forgotten, and put its words there again."""
+    engine = await started.ready()
+    may_encode = threading.Event()
+    encode = started.tokenizer.encode_turns
+
+    def slow(turns: object) -> list[int]:
+        assert may_encode.wait(timeout=60)
+        return encode(turns)  # type: ignore[arg-type]
+
+    started.tokenizer.encode_turns = slow  # type: ignore[method-assign]
+    one = replace(request("a", max_tokens=None, ignore_eos=True), namespace=Namespace.user("u"), session="conversation")
+    key = one.session_key
+    assert key is not None
+    submission = asyncio.create_task(engine.submit(one))
+    await asyncio.sleep(0)
+    dropping = asyncio.create_task(engine.drop_session(key))
+    await asyncio.sleep(0)
+    may_encode.set()
+    await submission
+    await dropping
+    (end,) = await started.listener.end_of("a")
+    assert end.reason is FinishReason.CANCELLED
+    assert remembered(engine) == 0
+    assert (await engine.snapshot()).sessions == ()
