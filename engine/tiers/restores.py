@@ -148,8 +148,8 @@ class Restores:
             self._ask()
 
     def next_deadline(self) -> float | None:
-        """When a restore that waits for the disk gives up."""
-        return min((restore.deadline for restore in self._active if _waits(restore)), default=None)
+        """When `work` has something to do even if nothing arrives: now, unless all that is left waits for the disk."""
+        return min((restore.deadline if _waits(restore) else self._clock() for restore in self._active), default=None)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -301,8 +301,8 @@ def _reads(restore: Restore) -> list[_Read]:
 
 
 def _waits(restore: Restore) -> bool:
-    """Whether the next item's bytes are not there yet."""
+    """Whether the next item's bytes are not there yet, and may still come."""
     if restore.is_complete:
         return False
     source = restore.sources[restore.done_pages]
-    return isinstance(source, _Read) and source.fetched is None
+    return isinstance(source, _Read) and source.fetched is None and not source.is_over

@@ -235,7 +235,7 @@ class Tiers:
         return ended
 
     def next_deadline(self) -> float | None:
-        """When `poll` and `work` should be called even if nothing wakes the engine thread."""
+        """When `poll` and `work` should be called even if nothing wakes the engine thread: now, if there is something to copy."""
         deadlines = [self._transfers.next_deadline(), self._restores.next_deadline()]
         if self._disk is not None:
             deadlines.append(self._next_expiry)

@@ -107,8 +107,10 @@ class Lane:
             job.done(job.result if job.is_wanted else None)
 
     def next_deadline(self) -> float | None:
-        """When the next `poll` has something to do even if no job ends before."""
+        """When the next `poll` has something to do even if no job ends before: now, if it has already."""
         with self._changed:
+            if self._ended:
+                return self._clock()
             running = self._running
             if running is None or running.started_at is None or not (running.is_wanted or self._waiting):
                 return None

@@ -112,7 +112,9 @@ def test_a_budget_below_one_page_still_moves_one(tiny: TinyTiers) -> None:
     tiny.put_on_device(pages)
     restore = tiny.tiers.begin_restore([RestoreItem(page, PageId(20 + index)) for index, page in enumerate(pages)])
     assert tiny.tiers.work(1) == []
+    assert tiny.tiers.next_deadline() == tiny.clock.monotonic()
     assert tiny.tiers.work(1) == [restore]
+    assert tiny.tiers.next_deadline() != tiny.clock.monotonic()
     assert tiny.tiers.work(1) == []
 
 

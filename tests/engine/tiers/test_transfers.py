@@ -133,7 +133,9 @@ def test_behind_a_call_that_hangs_every_job_fails_at_once_until_it_returns(
     assert results == [None, None]
     assert lane.is_stuck
     lane.submit(Job(lambda: "too soon", results.append))
+    assert lane.next_deadline() == clock.monotonic()
     lane.poll()
+    assert lane.next_deadline() is None
     assert results == [None, None, None]
     assert lane.num_timed_out == 3
     disk.released.set()
