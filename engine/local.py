@@ -106,7 +106,8 @@ class LocalEngine:
         self._require_ready()
 
     async def check(self, request: GenerationRequest) -> int:
-        return len((await self._prompt(request)).ids)
+        with self._queue.check():
+            return len((await self._prompt(request)).ids)
 
     async def submit(self, request: GenerationRequest) -> None:
         arrived_at = self._clock()

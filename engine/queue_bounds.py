@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from engine.errors import QueueFull, QueueUnit
@@ -33,7 +34,20 @@ class QueueBounds:
         self._live: set[RequestId] = set()
         self._waiting: dict[RequestId, int] = {}
         self._finished_at: deque[float] = deque(maxlen=FINISHES_REMEMBERED)
+        self._checks = 0
         self.waiting_tokens = 0
+
+    @contextmanager
+    def check(self) -> Iterator[None]:
+        """While a prompt is only counted; as many at once as requests may be there. Raises QueueFull."""
+        limit = self._max_running + self._max_waiting
+        if self._checks >= limit:
+            raise QueueFull(self._checks, limit, self._retry_after_s(1), QueueUnit.REQUESTS)
+        self._checks += 1
+        try:
+            yield
+        finally:
+            self._checks -= 1
 
     def enter(self, request_id: RequestId) -> None:
         """Raises QueueFull; then nothing was counted."""

@@ -15,7 +15,7 @@ from app.responses.dispatcher import Dispatcher
 from app.settings import Settings
 from app.text import require_storable
 from engine.client import EngineClient
-from engine.errors import EngineNotReady, PromptTooLong, TemplateRefused
+from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
 from engine.types import EngineState, GenerationRequest
 
 RETRY_DRAINING_S = 5
@@ -95,6 +95,9 @@ class Admission:
             )
         except TemplateRefused as problem:
             return Verdict(InvalidInput(str(problem), code="template_refused"))
+        except QueueFull as full:
+            self._metrics.rejected("queue_full")
+            return Verdict(Unavailable(f"{full}", retry_after_s=full.retry_after_s, code="queue_full"))
         except EngineNotReady:
             # It has ended since; the answer will say so.
             return Verdict()

@@ -157,6 +157,20 @@ async def test_a_burst_of_ten_thousand_leaves_nothing_behind_but_what_was_taken(
     await started.listener.end_of("after")
 
 
+async def test_counting_prompts_is_bounded_too(started: Started) -> None:
+    """A server counts each prompt before it stores anything, so a burst arrives here first."""
+    engine = await started.ready()
+    results = await asyncio.gather(
+        *(engine.check(request(f"r{number}", "x" * 200)) for number in range(BURST)), return_exceptions=True
+    )
+    counted = [tokens for tokens in results if isinstance(tokens, int)]
+    refused = [refusal for refusal in results if isinstance(refusal, QueueFull)]
+    assert len(counted) == MAX_RUNNING + MAX_WAITING
+    assert len(refused) == BURST - len(counted)
+    assert refused[0].retry_after_s >= 1
+    assert await engine.check(request("after", "x" * 200)) == counted[0]
+
+
 async def test_sessions_of_the_same_name_in_two_namespaces_have_nothing_in_common(started: Started) -> None:
     engine = await started.ready()
     anna, bob = (

@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.database import Database, DatabaseAway
 from app.realtime import journal_segments
 from app.responses import dispatcher, queries
-from engine.types import EngineState
+from engine.errors import QueueFull
+from engine.types import EngineState, GenerationRequest
 from tests.app.responses.chat import Chat, open_chat
 from tests.app.responses.test_answers import kinds
 from tests.support.client import problem
@@ -112,6 +113,23 @@ async def test_when_too_many_wait_the_next_is_refused_and_nothing_of_it_stored(t
             await chat.ended(answer.json()["response"]["id"])
         again = await chat.post(f"conversations/{conversations[2]}/messages", {"content": "x"})
         assert again.status_code == 202
+
+
+async def test_when_the_engine_cannot_count_another_prompt_now_nothing_of_it_is_stored(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_chat(tmp_path, sqlite_url) as chat:
+
+        async def check(request: GenerationRequest) -> int:
+            raise QueueFull(288, 288, retry_after_s=7)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(chat.engine, "check", check)
+            refused = await chat.try_to_say("hello")
+        problem(refused, 503, "queue_full")
+        assert refused.headers["retry-after"] == "7"
+        assert await chat.messages() == []
+        assert (await chat.turn("hello"))["status"] == "completed"
 
 
 async def test_a_full_engine_is_asked_again(tmp_path: Path, sqlite_url: str) -> None:
