@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.conversations.live import LiveAnswers
 from app.conversations.models import Conversation, ConversationState, Message, MessageStatus
+from app.conversations.usage import UsageBody
 from app.errors import InvalidInput
 from app.text import STORABLE_PATTERN, require_storable_json
 from engine.types import Role
@@ -96,7 +97,7 @@ class MessageBody(msgspec.Struct, frozen=True):
     role: Role
     content: str
     status: MessageStatus
-    usage: dict[str, Any] | None
+    usage: UsageBody | None
     created_at: datetime
     children: list[str]
     response_id: str | None
@@ -114,7 +115,7 @@ class MessageBody(msgspec.Struct, frozen=True):
             role=Role(message.role),
             content=content,
             status=status,
-            usage=message.usage,
+            usage=UsageBody.of(message.usage),
             created_at=message.created_at,
             children=children,
             response_id=message.response_id,
