@@ -26,6 +26,7 @@ PURE = (
     "engine/client.py",
     "engine/context_policy.py",
     "engine/encoded_chats.py",
+    "engine/queue_bounds.py",
     "engine/sequence.py",
     "engine/pages.py",
     "engine/scheduler.py",
