@@ -30,3 +30,8 @@ def rank(priority: Priority, waited_s: float) -> int:
 def overdue_after_s(priority: Priority) -> float:
     """Seconds after which waiting alone decides."""
     return _RANKS[priority] * AGEING_S
+
+
+def is_lower(one: Priority, other: Priority) -> bool:
+    """Whether `one` is of a lower class than `other`, however long either has waited."""
+    return _RANKS[one] > _RANKS[other]

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from engine.batch_window import BatchWindow
 from engine.config import PAGE_TOKENS, EngineConfig
 from engine.core import Engine
 from engine.errors import EngineError
@@ -71,6 +72,9 @@ def assemble(
         max_context_tokens=info.context_tokens,
         max_step_tokens=config.max_step_tokens,
         max_running=config.max_running,
+        kv_reserve=config.kv_reserve,
+        inter_token_target_s=config.inter_token_target_ms / 1000 or None,
+        transfer_timeout_s=config.transfer_timeout_s,
     )
     tiers = Tiers(
         kv_cache,
@@ -101,7 +105,8 @@ def assemble(
     if warm_up:
         on_progress("warming up")
         runner.warm_up(config.max_step_tokens, config.max_running)
-    engine = Engine(scheduler, memory, runner, tokenizer, clock)
+    batch_window = BatchWindow(config.batch_window_ms / 1000, config.max_running, config.max_step_tokens)
+    engine = Engine(scheduler, memory, runner, tokenizer, clock, batch_window)
     if config.reuse:
         engine.set_prefix(DEFAULT_OPENING, tokenizer.prefix_ids(()))
     logger.info(

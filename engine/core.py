@@ -7,24 +7,24 @@ happened since the last one, leave together.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from engine.answer_text import AnswerText
+from engine.answer import Answer, Arrival
+from engine.batch_window import BatchWindow
 from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
 from engine.memory import Memory
 from engine.memory_map import memory_stats, snapshot
 from engine.pages import PagesCorrupt
 from engine.prefixes import Prefix
 from engine.runner import Runner
-from engine.sampler import SamplingState
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
 from engine.snapshot import EngineSnapshot
 from engine.step_plan import Scheduled, StepPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
-    CachedFrom,
     EngineEvent,
     EngineFailure,
     EngineState,
@@ -34,11 +34,9 @@ from engine.types import (
     FinishReason,
     GenerationRequest,
     Namespace,
-    Priority,
     PromptProgress,
     Queued,
     RequestId,
-    SamplingParams,
     SessionKey,
     TextDelta,
     Usage,
@@ -49,25 +47,11 @@ logger = logging.getLogger(__name__)
 COUNT_EVERY_S = 1.0
 """How often the pages are counted by state while there is work: it takes a while where there are many."""
 
+TELL_SETBACKS_EVERY_S = 1.0
+"""The order of the queue moves with every token that is served, forwards and back; nobody watches it that closely."""
+
 MAX_FAILED_STEPS = 3
 """Steps that may fail in a row before the engine gives up: more would only fail more answers."""
-
-
-@dataclass(slots=True)
-class Answer:
-    """A request the engine has taken: what the scheduler, the sampler and the reader each know of it, and its times."""
-
-    sequence: TokenSequence
-    sampling: SamplingState
-    text: AnswerText
-    arrived_at: float
-    dropped_turns: int = 0
-    first_scheduled_at: float | None = None
-    first_token_at: float | None = None
-    last_token_at: float | None = None
-    announced_position: int | None = None
-    prefix: Prefix | None = None
-    """The persona's prefix that this computes; nobody listens then."""
 
 
 class Engine:
@@ -80,12 +64,14 @@ class Engine:
         runner: Runner,
         tokenizer: ChatTokenizer,
         clock: Callable[[], float],
+        batch_window: BatchWindow,
     ) -> None:
         self._scheduler = scheduler
         self._memory = memory
         self._runner = runner
         self._tokenizer = tokenizer
         self._clock = clock
+        self._batch_window = batch_window
         self._answers: dict[RequestId, Answer] = {}
         self._events: list[EngineEvent] = []
         self._arrivals = 0
@@ -96,6 +82,9 @@ class Engine:
         self._prefilled_tokens = 0
         self._decoded_tokens = 0
         self._last_step_s = 0.0
+        self._num_batch_windows = 0
+        self._is_gathering = False
+        self._positions_told_at = float("-inf")
         self._counted_at = float("-inf")
         self._counted = EngineStats(EngineState.LOADING)
         self._building: Prefix | None = None
@@ -109,38 +98,40 @@ class Engine:
 
     def wait_s(self) -> float | None:
         """How long nothing has to be done unless a command comes: 0 while there is work, None for ever."""
-        is_building = self._building is None and self._memory.prefixes.next_to_build() is not None
-        if is_building or (self._scheduler.has_work and not self._is_blocked):
+        if self._building is None and self._memory.prefixes.next_to_build() is not None:
             return 0.0
+        if self._scheduler.has_work and not self._is_blocked:
+            return self.gathering_s()
         due = self._memory.next_due()
         return None if due is None else max(0.0, due - self._clock())
+
+    def gathering_s(self) -> float:
+        """How long to wait for company before the next step; 0 where the step is to be made now."""
+        if self._scheduler.running or self._scheduler.restoring:
+            return 0.0
+        now = self._clock()
+        closes_at = self._batch_window.closes_at(self._scheduler.waiting, now)
+        if closes_at is None:
+            return 0.0
+        self._num_batch_windows += not self._is_gathering
+        self._is_gathering = True
+        return closes_at - now
 
     def submit(
         self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float, dropped_turns: int = 0
     ) -> None:
         """Take a request whose prompt is known to fit. One that cannot be taken fails at once."""
-        sequence = TokenSequence(
-            request.request_id,
-            self._arrivals,
-            tokens=prompt_ids,
-            num_prompt_tokens=len(prompt_ids),
-            max_tokens=self._most_tokens(len(prompt_ids), request.sampling.max_tokens),
-        )
-        self._arrivals += 1
+        answer = None
         try:
-            self._memory.begin_turn(sequence, request)
-            self._answers[request.request_id] = Answer(
-                sequence,
-                SamplingState(request.sampling, prompt_ids, self._tokenizer.vocabulary_size),
-                self._answer_text(request.sampling),
-                arrived_at,
-                dropped_turns,
-            )
-            self._scheduler.add(sequence)
+            answer = Answer.to(request, prompt_ids, self._arrival(arrived_at), dropped_turns)
+            self._memory.begin_turn(answer.sequence, request)
+            self._answers[request.request_id] = answer
+            self._scheduler.add(answer.sequence)
         except Exception:
             logger.exception("request %s could not be taken", request.request_id)
             self._answers.pop(request.request_id, None)
-            self._memory.give_up_turn(sequence)
+            if answer is not None:
+                self._memory.give_up_turn(answer.sequence)
             usage = Usage(input_tokens=len(prompt_ids), dropped_turns=dropped_turns)
             failure = EngineFailure(FailureCode.REQUEST_FAILED, "The engine could not take this request.")
             self._events.append(Finished(request.request_id, FinishReason.FAILED, usage, failure=failure))
@@ -224,6 +215,9 @@ class Engine:
             running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),
             waiting_tokens=sum(len(sequence.tokens) for sequence in self._scheduler.waiting),
+            waiting_by_priority=Counter(sequence.priority for sequence in self._scheduler.waiting),
+            step_prompt_tokens=self._scheduler.step_prompt_tokens,
+            batch_windows_total=self._num_batch_windows,
             pages_total=self._scheduler.pool.num_pages,
             pages_free=self._scheduler.pool.num_free,
             steps_total=self._steps,
@@ -243,9 +237,10 @@ class Engine:
     # --- the three words of a step -----------------------------------------------------------------------------------
 
     def _schedule(self, now: float) -> StepPlan:
-        changed = self._memory.admit()
-        plan = self._scheduler.plan()
-        self._scheduler.commit(plan)
+        self._is_gathering = False
+        changed = self._memory.admit(now)
+        plan = self._scheduler.plan(now)
+        self._scheduler.commit(plan, now)
         self._is_blocked = not (plan.run or plan.preempt or changed)
         for item in plan.run:
             answer = self._answers[item.sequence.request_id]
@@ -259,7 +254,10 @@ class Engine:
         if not plan.run:
             return []
         states = [self._answers[item.sequence.request_id].sampling for item in plan.run if item.samples]
-        return self._runner.run(plan.run, states)
+        begun = self._clock()
+        sampled = self._runner.run(plan.run, states)
+        self._scheduler.step_size.observe(plan.load, self._clock() - begun)
+        return sampled
 
     def _postprocess(self, plan: StepPlan, sampled: Sequence[int | None]) -> None:
         now = self._clock()
@@ -283,7 +281,7 @@ class Engine:
             self._prefilled_tokens += item.num_tokens
         if answer.first_token_at is None:
             done = min(item.end, prompt_tokens)
-            cached_tokens = _cached_from(item.sequence).total
+            cached_tokens = answer.cached_from.total
             self._tell(answer, PromptProgress(item.sequence.request_id, done, prompt_tokens, cached_tokens))
 
     def _accept(self, answer: Answer, token_id: int | None, now: float) -> None:
@@ -335,25 +333,28 @@ class Engine:
         # After a failure its pages may hold anything. Text past a stop is never kept (vllm-project/vllm#5543).
         is_sound = failure is None or failure.code == FailureCode.ENGINE_STOPPED
         keep_tokens = sequence.num_prompt_tokens + answer.text.num_shown_tokens if is_sound else None
-        self._memory.end_turn(sequence, keep_tokens, _milliseconds(answer.arrived_at, answer.first_token_at))
+        self._memory.end_turn(sequence, keep_tokens, answer.ttft_ms)
         if text:
             self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
-        self._events.append(Finished(sequence.request_id, reason, _usage(answer), token_ids, failure))
-
-    def _answer_text(self, params: SamplingParams) -> AnswerText:
-        return AnswerText(self._tokenizer.detokenizer(), self._tokenizer.decode, params.stop, params.min_tokens)
+        self._events.append(Finished(sequence.request_id, reason, answer.usage(), token_ids, failure))
 
     def _announce_positions(self) -> None:
-        """Tell requests that never ran their place in the queue, whenever it changes."""
-        for position, sequence in enumerate(self._scheduler.waiting, start=1):
+        """Tell requests that never ran their place in the queue when they come and whenever they get on. That others go before
+        them after all, because those were served less, is told now and then."""
+        now = self._clock()
+        is_time = now >= self._positions_told_at + TELL_SETBACKS_EVERY_S
+        self._positions_told_at = now if is_time else self._positions_told_at
+        for position, sequence in enumerate(self._scheduler.waiting_in_order(now), start=1):
             answer = self._answers[sequence.request_id]
-            if answer.first_scheduled_at is None and answer.announced_position != position:
+            told = answer.announced_position
+            if answer.first_scheduled_at is None and (told is None or position < told or (is_time and position > told)):
                 answer.announced_position = position
                 self._tell(answer, Queued(sequence.request_id, position))
 
-    def _most_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
+    def _arrival(self, arrived_at: float) -> Arrival:
+        self._arrivals += 1
         most = self._scheduler.max_sequence_tokens
-        return most if max_tokens is None else min(most, prompt_tokens + max_tokens)
+        return Arrival(self._arrivals, arrived_at, self._clock(), self._tokenizer, most)
 
     # --- personas' prefixes ------------------------------------------------------------------------------------------
 
@@ -362,34 +363,15 @@ class Engine:
         prefix = self._memory.prefixes.next_to_build() if self._building is None else None
         if prefix is None:
             return
-        ids = list(prefix.ids)
-        sampling = SamplingParams(max_tokens=1, temperature=0.0)
-        sequence = TokenSequence(
-            RequestId(f"prefix {prefix.name} {self._arrivals}"),
-            self._arrivals,
-            tokens=ids,
-            num_prompt_tokens=len(ids),
-            max_tokens=self._most_tokens(len(ids), 1),
-            namespace=Namespace.public(),
-            public_tokens=len(ids),
-            session=prefix.owner,
-            priority=Priority.BACKGROUND,
-        )
-        self._arrivals += 1
+        answer = Answer.building(prefix, self._arrival(self._clock()))
         try:
-            self._scheduler.add(sequence)
+            self._scheduler.add(answer.sequence)
         except PromptTooLong as problem:
             logger.warning("the prefix of persona %r is not kept: %s", prefix.name, problem)
             self._memory.let_go(self._memory.prefixes.failed(prefix))
             return
         self._building = prefix
-        self._answers[sequence.request_id] = Answer(
-            sequence,
-            SamplingState(sampling, ids, self._tokenizer.vocabulary_size),
-            self._answer_text(sampling),
-            self._clock(),
-            prefix=prefix,
-        )
+        self._answers[answer.sequence.request_id] = answer
 
     def _end_prefix(self, prefix: Prefix, sequence: TokenSequence, reason: FinishReason) -> None:
         self._building = None
@@ -414,26 +396,3 @@ class Engine:
                 f"The engine gave up after {self._failed_steps} failed steps: {type(problem).__name__}: {problem}"
             )
             self.fail_all(EngineFailure(FailureCode.ENGINE_FAILED, "The engine broke down and has to be restarted."))
-
-
-def _cached_from(sequence: TokenSequence) -> CachedFrom:
-    return sequence.cached_from or CachedFrom()
-
-
-def _usage(answer: Answer) -> Usage:
-    cached_from = _cached_from(answer.sequence)
-    return Usage(
-        input_tokens=answer.sequence.num_prompt_tokens,
-        cached_tokens=cached_from.total,
-        cached_from=cached_from,
-        output_tokens=answer.sequence.num_output_tokens,
-        queue_ms=_milliseconds(answer.arrived_at, answer.first_scheduled_at),
-        prefill_ms=_milliseconds(answer.first_scheduled_at, answer.first_token_at),
-        ttft_ms=_milliseconds(answer.arrived_at, answer.first_token_at),
-        decode_ms=_milliseconds(answer.first_token_at, answer.last_token_at),
-        dropped_turns=answer.dropped_turns,
-    )
-
-
-def _milliseconds(begin: float | None, end: float | None) -> float | None:
-    return None if begin is None or end is None else (end - begin) * 1000

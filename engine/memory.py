@@ -119,9 +119,9 @@ class Memory:
 
     # --- one step ----------------------------------------------------------------------------------------------------
 
-    def admit(self) -> bool:
+    def admit(self, now: float) -> bool:
         """Let waiting sequences in, and bring on what others wait for. Whether anything changed."""
-        admissions = self._scheduler.admit()
+        admissions = self._scheduler.admit(now)
         for admission in admissions:
             if admission.missing:
                 items = [RestoreItem(item.source, item.target) for item in admission.missing]

@@ -3,38 +3,41 @@
 Used by `engine.core`, in the engine thread. `admit` lets waiting sequences in, with what the prefix cache has of their
 prompts; `plan` changes nothing and returns a value, `commit` carries it out. Pure: no torch, no clock, no asyncio.
 
-    budget of one step, `max_step_tokens`
-    |d|d|d|d|d| oldest prompt, at least half | shorter prompts first ………………… |
-     decodes: one token for every running answer, always
+Who is next is for `engine.waiting_queue` to say, how long a step may be for `engine.step_size`, how it is divided for
+`engine.step_budget`; every running answer gets its one token in every step.
 
 Memory: a sequence is admitted when the pages for all its tokens are free or can be evicted, beside those already promised and
-a reserve that lets running answers grow. Pages it shares with a running sequence cost nothing. When pages run out all the
-same, the youngest running sequences give theirs back. What they had computed stays in the prefix cache: on the device while
-there is room, then on the host, and otherwise it is computed again. So the oldest one always moves.
+the reserve into which running answers grow (`engine.kv_reserve`). Pages it shares with a running sequence cost nothing. One of
+a higher class may take the place of the youngest of a lower one. When pages run out all the same, the last in seniority give
+theirs back. What they had computed stays in the prefix cache: on the device while there is room, then on the host, and
+otherwise it is computed again. So the first in seniority always moves, and everybody becomes the first at some time.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterable
 
 from engine.admission import Admission, Missing, Restoring, counted, origin
 from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError, PromptTooLong
+from engine.fair_shares import FairShares
+from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache, PrefixMatch
+from engine.room import Room, load_of, pages_for_one_more
 from engine.sequence import Sequence, SequenceState
+from engine.step_budget import share_among_prompts
 from engine.step_plan import EngineStalled, Scheduled, StepPlan
+from engine.step_size import StepSize
 from engine.types import Namespace
+from engine.waiting_queue import WaitingQueue, goes_first
+from engine.watchdog import Watchdog
 
-MAX_TIMES_PASSED = 8
-"""Later arrivals that may start before a sequence that does not fit yet. Small requests profit, and the wait stays bounded."""
-
-RESERVE_PAGES = 2
-"""Pages kept free for each running answer when another is admitted: 32 tokens each, so that admission does not at once lead
-to preemption."""
+MAX_LOOKED_AT = 16
+"""Waiting sequences that do not fit and are looked at in one admission: each costs a look into the prefix cache."""
 
 
 class Scheduler:
@@ -43,23 +46,42 @@ class Scheduler:
     Invariant: a sequence is in `waiting`, `restoring` or `running`, by its state. A page that several hold is only read.
     """
 
-    def __init__(self, cache: PrefixCache, *, max_context_tokens: int, max_step_tokens: int, max_running: int) -> None:
+    def __init__(
+        self,
+        cache: PrefixCache,
+        *,
+        max_context_tokens: int,
+        max_step_tokens: int,
+        max_running: int,
+        kv_reserve: float = 0.3,
+        inter_token_target_s: float | None = None,
+        transfer_timeout_s: float = 10.0,
+    ) -> None:
         self.cache = cache
         self.pool = pool = cache.pool
         self.max_sequence_tokens = min(max_context_tokens, pool.num_pages * PAGE_TOKENS)
         """Most tokens one sequence can have, prompt and answer together."""
-        self._max_step_tokens = max_step_tokens
+        self.step_size = StepSize(max_step_tokens, inter_token_target_s)
         # Every running sequence may then take a token in every step, so no answer pauses for want of budget.
-        self._max_running = min(max_running, max_step_tokens)
-        self._waiting: list[Sequence] = []
+        max_running = min(max_running, max_step_tokens)
+        self._room = Room(pool, KVReserve(kv_reserve, pool.num_pages), self.step_size, max_running)
+        self._shares = FairShares()
+        self._waiting: WaitingQueue[Sequence] = WaitingQueue(self._shares)
         self._running: list[Sequence] = []
         self._restoring: dict[Sequence, Restoring] = {}
+        self._watchdog = Watchdog(transfer_timeout_s)
         self.num_preemptions = 0
+        self.step_prompt_tokens = max_step_tokens
+        """Most tokens of prompts that fitted into the last step that had any."""
 
     @property
     def waiting(self) -> tuple[Sequence, ...]:
         """In the order of arrival."""
-        return tuple(self._waiting)
+        return tuple(sorted(self._waiting, key=_by_arrival))
+
+    def waiting_in_order(self, now: float) -> list[Sequence]:
+        """As they would start."""
+        return self._waiting.in_order(now)
 
     @property
     def running(self) -> tuple[Sequence, ...]:
@@ -78,7 +100,8 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence. Raises PromptTooLong where it could never produce a token."""
         require_room(sequence.num_prompt_tokens, self.max_sequence_tokens)
-        _insert(self._waiting, sequence)
+        self._shares.enter(sequence.account)
+        self._waiting.add(sequence)
 
     def remove(self, sequence: Sequence, keep_tokens: int | None = 0) -> None:
         """End a sequence, whatever its state; its pages are given back at once. Again for a finished one: nothing happens.
@@ -92,36 +115,45 @@ class Scheduler:
             self._let_go(self._restoring.pop(sequence).missing)
             # What was to be brought may not be there yet.
             keep_tokens = 0
+        elif sequence.state is SequenceState.WAITING:
+            self._waiting.remove(sequence)
         else:
-            _take(self._waiting if sequence.state is SequenceState.WAITING else self._running, sequence)
+            self._running.remove(sequence)
         if keep_tokens is None:
             computed = map(self.cache.on_device, sequence.pages[sequence.num_reused :])
             self.cache.remove([page for page in computed if page is not None])
         else:
             self._leave_behind(sequence, keep_tokens)
         self._drop_pages(sequence)
+        self._shares.leave(sequence.account)
         sequence.state = SequenceState.FINISHED
 
-    def admit(self) -> list[Admission]:
-        """Let in the waiting sequences whose memory is there, by arrival; a few may pass one that does not fit yet."""
+    def admit(self, now: float) -> list[Admission]:
+        """Let in the waiting sequences that have a place and memory, in their order; a few may pass one that does not fit yet."""
         admitted: list[Admission] = []
-        promised = sum(map(_pages_promised, [*self._running, *self._restoring]))
-        passes_left = MAX_TIMES_PASSED
-        is_first_blocked = True
-        for sequence in tuple(self._waiting):
-            in_engine = len(self._running) + len(self._restoring)
-            if in_engine >= self._max_running or not passes_left:
+        blocked: list[Sequence] = []
+        if not self._room.may_start_any(self._running, [*self._restoring]):
+            return admitted
+        for sequence in self._waiting.in_order(now):
+            if blocked and not self._room.has_place(sequence, [*self._running, *self._restoring]):
                 break
             match = self._match(sequence)
-            needed = pages_for(len(sequence.tokens)) - self._num_shared_in_use(match)
-            # Alone in the engine a sequence needs no reserve: `add` made sure that all of it fits.
-            if needed <= self.pool.num_free + self.pool.num_evictable - promised or not in_engine:
-                admitted.append(self._begin(sequence, match))
-                promised += _pages_promised(sequence)
-                passes_left -= not is_first_blocked
-            else:
-                is_first_blocked = False
-                passes_left = min(passes_left, _passes_left(sequence))
+            shared_pages = self._num_shared_in_use(match)
+            leaving = self._room.who_gives_way(sequence, shared_pages, self._running, [*self._restoring], now)
+            if leaving is None:
+                blocked.append(sequence)
+                if goes_first(sequence) or len(blocked) == MAX_LOOKED_AT:
+                    break
+                continue
+            if leaving:
+                for other in leaving:
+                    self._preempt(other)
+                match = self._match(sequence)
+            for other in blocked:
+                self._waiting.count_pass(other)
+            admitted.append(self._begin(sequence, match, now))
+            if any(map(goes_first, blocked)):
+                break
         return admitted
 
     def restored(self, sequence: Sequence, num_missing_brought: int) -> None:
@@ -142,20 +174,30 @@ class Scheduler:
             self.cache.prune(item.source for item in failed)
         self._run(sequence, num_computed, restoring.origins)
 
-    def plan(self) -> StepPlan:
+    def plan(self, now: float) -> StepPlan:
         """What the next step should do. Raises EngineStalled where sequences are there and none could run; while some are
         being restored there may be nothing to do."""
-        keep, preempt = self._fit_running()
-        run = tuple(self._share_budget(keep, preempt))
-        scheduled = {id(item.sequence) for item in run} | {id(sequence) for sequence in preempt}
+        keep, preempt = self._room.fit_running(self._running, now)
+        answers = [sequence for sequence in keep if sequence.num_pending == 1]
+        prompts = [sequence for sequence in keep if sequence.num_pending > 1]
+        budget = self._prompt_budget(answers, prompts)
+        run = tuple(self._schedule(keep, dict.fromkeys(answers, 1) | share_among_prompts(prompts, budget), preempt))
+        scheduled = {item.sequence for item in run} | {*preempt}
         others = [*self._running, *self._restoring, *self._waiting]
-        wait = tuple(sequence for sequence in others if id(sequence) not in scheduled)
+        wait = tuple(sequence for sequence in others if sequence not in scheduled)
         if not run and self.has_work and not self._restoring:
-            raise EngineStalled(len(self._waiting), len(self._running), self.pool.num_free, self.pool.num_pages)
-        return StepPlan(run, tuple(preempt), wait)
+            raise self._stalled()
+        return StepPlan(run, tuple(preempt), wait, budget if prompts else None)
 
-    def commit(self, plan: StepPlan) -> None:
-        """Take the pages of the preempted back, and allocate those of the scheduled."""
+    def commit(self, plan: StepPlan, now: float) -> None:
+        """Take the pages of the preempted back, and allocate those of the scheduled. Raises EngineStalled where too many plans
+        had nothing to compute, or for too long."""
+        if plan.run:
+            self._watchdog.ran()
+        elif self._watchdog.idled(now, is_restoring=bool(self._restoring)) is not None:
+            raise self._stalled()
+        if plan.prompt_budget is not None:
+            self.step_prompt_tokens = plan.prompt_budget
         for sequence in plan.preempt:
             self._preempt(sequence)
         for scheduled in plan.run:
@@ -166,19 +208,25 @@ class Scheduler:
         """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
         for scheduled in plan.run:
             sequence = scheduled.sequence
+            if scheduled.samples:
+                self._shares.serve(sequence.account, 1)
             sequence.num_computed = scheduled.end
             self._publish(sequence, min(sequence.num_computed, sequence.num_prompt_tokens))
 
     def check_integrity(self) -> None:
         """Raise where lists, states and pages contradict each other."""
-        for sequences, state in ((self._waiting, SequenceState.WAITING), (self._running, SequenceState.RUNNING)):
-            arrivals = [sequence.arrival for sequence in sequences]
-            if arrivals != sorted(set(arrivals)) or any(sequence.state is not state for sequence in sequences):
-                raise EngineError(f"the list of {state.name} sequences is out of order or holds one in another state")
+        arrivals = [sequence.arrival for sequence in self._running]
+        if arrivals != sorted(set(arrivals)):
+            raise EngineError("the running sequences are out of order")
+        for sequences, state in (
+            (self._waiting, SequenceState.WAITING),
+            (self._restoring, SequenceState.RESTORING),
+            (self._running, SequenceState.RUNNING),
+        ):
+            if any(sequence.state is not state for sequence in sequences):
+                raise EngineError(f"a sequence among those {state.name} is in another state")
         if any(sequence.pages or sequence.num_computed for sequence in self._waiting):
             raise EngineError("a waiting sequence holds pages")
-        if any(sequence.state is not SequenceState.RESTORING for sequence in self._restoring):
-            raise EngineError("a sequence that is being restored is in another state")
         if any(len(sequence.pages) < pages_for(sequence.num_computed) for sequence in self._running):
             raise EngineError("a running sequence has fewer pages than tokens computed")
         self.cache.check_integrity()
@@ -186,41 +234,32 @@ class Scheduler:
         copied = [item.held for waits in self._restoring.values() for item in waits.missing if item.held is not None]
         self.pool.check_integrity([*held, *copied, *self.cache.device_pages()])
 
+    def _stalled(self) -> EngineStalled:
+        holding = len(self._running) + len(self._restoring)
+        return EngineStalled(len(self._waiting), holding, self.pool.num_free, self.pool.num_pages)
+
     # --- planning: nothing below changes anything, up to `_begin` ----------------------------------------------------
 
-    def _fit_running(self) -> tuple[list[Sequence], list[Sequence]]:
-        """The running sequences that can take at least one token each, and the youngest, who must give way for that."""
-        keep, preempt = list(self._running), list[Sequence]()
-        free = self.pool.num_free + self.pool.num_evictable
-        wanted = sum(map(_pages_for_one_more, keep))
-        while wanted > free and len(keep) > 1:
-            youngest = keep.pop()
-            preempt.append(youngest)
-            wanted -= _pages_for_one_more(youngest)
-            free += self._num_returned(youngest)
-        return keep, preempt
+    def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
+        """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
+        deepest = max((sequence.num_computed for sequence in prompts), default=0)
+        return self.step_size.prompt_tokens(load_of(answers), deepest)
 
-    def _share_budget(self, sequences: list[Sequence], preempt: list[Sequence]) -> Iterable[Scheduled]:
-        """Divide the step's tokens, as the picture above says, as far as the free pages reach."""
-        shares = {id(sequence): 1 for sequence in sequences}
-        prompts = [sequence for sequence in sequences if sequence.num_pending > 1]
-        budget = self._max_step_tokens - (len(sequences) - len(prompts))
-        shares.update(_share_among_prompts(prompts, budget))
-        free = self.pool.num_free + self.pool.num_evictable + sum(map(self._num_returned, preempt))
-        spare = free - sum(_pages_for_one_more(sequence) for sequence in sequences if shares[id(sequence)])
+    def _schedule(
+        self, sequences: list[Sequence], shares: dict[Sequence, int], preempt: list[Sequence]
+    ) -> Iterable[Scheduled]:
+        """Give each its share of the step's tokens, as far as the free pages reach."""
+        free = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
+        spare = free - sum(pages_for_one_more(sequence) for sequence in sequences if shares[sequence])
         for sequence in sequences:
-            if not (share := shares[id(sequence)]):
+            if not (share := shares[sequence]):
                 continue
-            at_least = _pages_for_one_more(sequence)
+            at_least = pages_for_one_more(sequence)
             room = (len(sequence.pages) + at_least + spare) * PAGE_TOKENS - sequence.num_computed
             end = sequence.num_computed + min(share, room)
             spare -= max(0, pages_for(end) - len(sequence.pages) - at_least)
             if end > sequence.num_computed:
                 yield Scheduled(sequence, sequence.num_computed, end)
-
-    def _num_returned(self, sequence: Sequence) -> int:
-        """Pages that are free or evictable once this sequence has given its pages back."""
-        return sum(self.pool.num_sequences(page) == 1 for page in sequence.pages)
 
     # --- what the prefix cache has -----------------------------------------------------------------------------------
 
@@ -271,13 +310,9 @@ class Scheduler:
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, sequence: Sequence, match: PrefixMatch) -> Admission:
+    def _begin(self, sequence: Sequence, match: PrefixMatch, now: float) -> Admission:
         """Take a sequence out of the queue, with the pages it shares and places for those that have to be brought."""
-        _take(self._waiting, sequence)
-        for other in self._waiting:
-            if other.arrival > sequence.arrival:
-                break
-            other.times_passed += 1
+        self._waiting.start(sequence, now)
         self.pool.retain(page.device for page in match.pages if page.device is not None)
         tail = match.tail if self._has_room_for_tail(match) else None
         held = None if tail is None else tail.device
@@ -333,19 +368,19 @@ class Scheduler:
         if sequence.cached_from is None:
             sequence.cached_from = counted(origins, num_computed)
         sequence.state = SequenceState.RUNNING
-        _insert(self._running, sequence)
+        insort(self._running, sequence, key=_by_arrival)
 
     def _let_go(self, missing: Iterable[Missing]) -> None:
         self.pool.free(item.held for item in missing if item.held is not None)
 
     def _preempt(self, sequence: Sequence) -> None:
-        _take(self._running, sequence)
+        self._running.remove(sequence)
         self._leave_behind(sequence, sequence.num_computed)
         self._drop_pages(sequence)
         sequence.state = SequenceState.WAITING
         sequence.num_preemptions += 1
         self.num_preemptions += 1
-        _insert(self._waiting, sequence)
+        self._waiting.add(sequence)
 
     def _drop_pages(self, sequence: Sequence) -> None:
         # The last page first, so that the next sequence gets them in their order again.
@@ -360,62 +395,5 @@ def require_room(prompt_tokens: int, max_sequence_tokens: int) -> None:
         raise PromptTooLong(prompt_tokens, max_sequence_tokens - 1)
 
 
-def _share_among_prompts(prompts: list[Sequence], budget: int) -> dict[int, int]:
-    """Tokens for each sequence that has more than one pending, by id; they are at most `budget` in all.
-
-    The oldest is sure of half, so that it gets on however many short ones come. The rest goes to those that are overdue,
-    then to the shortest, whose answers can begin soonest. A step that completes a short prompt is kept short: the others
-    take at most twice its tokens, so that a long prompt hardly delays the first word of a small one
-    (sgl-project/sglang#10063).
-    """
-    if not prompts:
-        return {}
-    oldest = prompts[0]
-    kept_for_oldest = min(oldest.num_pending, max(1, budget // 2))
-    left = budget - kept_for_oldest
-    shares: dict[int, int] = {}
-    completed_tokens = 0
-    for sequence in sorted(prompts, key=_urgency):
-        kept = kept_for_oldest if sequence is oldest else 0
-        share = min(sequence.num_pending, left + kept)
-        left -= share - kept
-        shares[id(sequence)] = share
-        completed_tokens += share if share == sequence.num_pending else 0
-    if completed_tokens:
-        others = max(PAGE_TOKENS, 2 * completed_tokens)
-        for sequence in prompts:
-            if shares[id(sequence)] < sequence.num_pending:
-                shares[id(sequence)] = min(shares[id(sequence)], others)
-                others -= shares[id(sequence)]
-    return shares
-
-
-def _passes_left(sequence: Sequence) -> int:
-    """How many later arrivals may still start first; none before one that was preempted (vllm-project/vllm#41951)."""
-    return 0 if sequence.num_preemptions else max(0, MAX_TIMES_PASSED - sequence.times_passed)
-
-
-def _urgency(sequence: Sequence) -> tuple[bool, int, int]:
-    """Overdue ones by arrival, then the others by length."""
-    may_wait = _passes_left(sequence) > 0
-    return may_wait, sequence.num_pending if may_wait else 0, sequence.arrival
-
-
-def _pages_for_one_more(sequence: Sequence) -> int:
-    return max(0, pages_for(sequence.num_computed + 1) - len(sequence.pages))
-
-
-def _pages_promised(sequence: Sequence) -> int:
-    return max(0, pages_for(len(sequence.tokens)) - len(sequence.pages)) + RESERVE_PAGES
-
-
 def _by_arrival(sequence: Sequence) -> int:
     return sequence.arrival
-
-
-def _insert(sequences: list[Sequence], sequence: Sequence) -> None:
-    insort(sequences, sequence, key=_by_arrival)
-
-
-def _take(sequences: list[Sequence], sequence: Sequence) -> None:
-    del sequences[bisect_left(sequences, sequence.arrival, key=_by_arrival)]

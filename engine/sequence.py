@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from engine.fair_shares import Account
 from engine.page_keys import PageKey
 from engine.pages import PageId
 from engine.types import CachedFrom, Namespace, Priority, RequestId
@@ -52,12 +53,16 @@ class Sequence:
     public_tokens: int = 0
     session: Session | None = None
     priority: Priority = Priority.INTERACTIVE
+    account: Account | None = None
+    """Who is charged for it when the queue is ordered; also where nothing may be reused."""
+    queued_at: float = 0.0
+    """When the engine took it, in seconds of its clock; grows with `arrival`."""
     state: SequenceState = SequenceState.WAITING
     num_computed: int = 0
     pages: list[PageId] = field(default_factory=list)
     num_preemptions: int = 0
     times_passed: int = 0
-    """How often a sequence that arrived later has started first."""
+    """How often one that came after it in the order of the queue has started first."""
     cached_from: CachedFrom | None = None
     """Tokens of the prompt that were there when it first started; None before that."""
     page_keys: list[PageKey] = field(default_factory=list)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.errors import EngineError
 from engine.sequence import Sequence
+from engine.step_size import StepLoad
 
 
 class EngineStalled(EngineError):
@@ -42,3 +43,16 @@ class StepPlan:
     run: tuple[Scheduled, ...]
     preempt: tuple[Sequence, ...]
     wait: tuple[Sequence, ...]
+    prompt_budget: int | None = None
+    """Most tokens of prompts that may be computed in it; None where no prompt was there."""
+
+    @property
+    def load(self) -> StepLoad:
+        """What the step computes, in the numbers its time depends on."""
+        load = StepLoad()
+        for item in self.run:
+            if item.num_tokens == 1 and item.samples:
+                load = load.with_answer(item.end)
+            else:
+                load = load.with_prompt(item.num_tokens, item.start)
+        return load

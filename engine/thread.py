@@ -199,7 +199,9 @@ class EngineThread:
                             pass
                         case Stop():
                             return False
-                if self._commands.empty():
+                # With the first of a batch there may be time for others to come.
+                wait_s = engine.gathering_s()
+                if not wait_s and self._commands.empty():
                     return True
         except Empty:
             return True

@@ -6,6 +6,7 @@ them; nothing else of the engine is visible outside.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import NewType
@@ -299,6 +300,11 @@ class EngineStats:
     prefilled_tokens_total: int = 0
     decoded_tokens_total: int = 0
     preemptions_total: int = 0
+    waiting_by_priority: Mapping[Priority, int] = field(default_factory=dict)
+    step_prompt_tokens: int = 0
+    """Most prompt tokens that the last step could have computed beside its answers."""
+    batch_windows_total: int = 0
+    """How often an idle engine waited for company before a first step."""
     last_step_ms: float = 0.0
     threads: int = 0
     reuse: bool = True
