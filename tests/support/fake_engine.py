@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from engine.client import EventListener
-from engine.errors import EngineNotReady, QueueFull
+from engine.errors import EngineNotReady, QueueFull, QueueUnit
 from engine.snapshot import EngineSnapshot
 from engine.types import (
     EngineEvent,
@@ -33,7 +33,7 @@ from engine.types import (
     Turn,
 )
 from tests.support.fake_answer import FakeAnswer
-from tests.support.fake_memory import FakeMemory, FakePrefix, is_within
+from tests.support.fake_memory import FakeMemory, FakePrefix
 from tests.support.scripts import Script, default_answer
 
 
@@ -171,7 +171,7 @@ class FakeEngine:
         self._require_ready()
         dropped = self.memory.drop_namespace(namespace)
         self._end_unkept(
-            lambda answer: answer.request.namespace is not None and is_within(answer.request.namespace, namespace)
+            lambda answer: answer.request.namespace is not None and namespace.covers(answer.request.namespace)
         )
         return dropped
 
@@ -352,4 +352,4 @@ class FakeEngine:
             raise QueueFull(waiting, self._max_waiting, retry_after_s=1)
         waiting_tokens = self.stats().waiting_tokens
         if waiting_tokens and waiting_tokens + prompt_tokens > self._max_waiting_tokens:
-            raise QueueFull(waiting_tokens, self._max_waiting_tokens, retry_after_s=1)
+            raise QueueFull(waiting_tokens, self._max_waiting_tokens, 1, QueueUnit.TOKENS)

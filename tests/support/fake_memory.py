@@ -108,10 +108,10 @@ class FakeMemory:
 
     def drop_namespace(self, namespace: Namespace) -> int:
         """Forget everything of a namespace and its parts; how many sessions that were."""
-        keys = [key for key in self._sessions if is_within(key.namespace, namespace)]
+        keys = [key for key in self._sessions if namespace.covers(key.namespace)]
         for key in keys:
             del self._sessions[key]
-        for other in [other for other in self._without_session if is_within(other, namespace)]:
+        for other in [other for other in self._without_session if namespace.covers(other)]:
             del self._without_session[other]
         return len(keys)
 
@@ -139,11 +139,6 @@ class FakeMemory:
     def _of(self, namespace: Namespace) -> Sequence[FakeSession]:
         others = [self._without_session[namespace]] if namespace in self._without_session else []
         return [*(session for key, session in self._sessions.items() if key.namespace == namespace), *others]
-
-
-def is_within(namespace: Namespace, other: Namespace) -> bool:
-    """Whether it is the other one, or a part of it."""
-    return namespace == other or (not other.part and (namespace.kind, namespace.name) == (other.kind, other.name))
 
 
 def _status(key: SessionKey, session: FakeSession) -> SessionStatus:
