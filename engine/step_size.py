@@ -28,8 +28,8 @@ LEAST_RUNNING = 4
 """Answers that may always run together: a target that not even four can meet is a wrong target, and no reason to queue."""
 
 GROWTH = 2
-"""Where there is a target, so many times the answers that were measured together may run together: what eight take says little
-about thirty."""
+"""A step has at most so many times the prompt tokens, and where there is a target the answers, of any that was measured: what
+eight answers take says little about thirty."""
 
 FORGETTING = 0.98
 """Weight of a measurement after each later step: the last fifty or so decide, so other work on the machine is noticed soon."""
@@ -90,7 +90,8 @@ class StepSize:
         self._pace = 1.0
         self._steps = 0
         self._most_answers = LEAST_RUNNING
-        """In one step so far."""
+        self._most_prompt_tokens = 0
+        """The most of each in one step so far."""
 
     def observe(self, load: StepLoad, seconds: float) -> None:
         """A step with this load took this long. A clock that stood still measured nothing."""
@@ -111,6 +112,7 @@ class StepSize:
         self._pace += PACE_WEIGHT * (pace - self._pace)
         self._steps += 1
         self._most_answers = max(self._most_answers, load.answers)
+        self._most_prompt_tokens = max(self._most_prompt_tokens, load.prompt_tokens)
 
     def seconds(self, load: StepLoad) -> float:
         """What a step with this load is expected to take; 0 before anything was measured."""
@@ -125,6 +127,7 @@ class StepSize:
         limit_s = self._limit_s(answers)
         if limit_s is None:
             return most
+        most = min(most, max(PAGE_TOKENS, GROWTH * self._most_prompt_tokens))
         fits, too_many = 1, -(-most // PAGE_TOKENS) + 1
         while too_many - fits > 1:
             middle = (fits + too_many) // 2

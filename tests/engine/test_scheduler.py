@@ -10,8 +10,9 @@ from engine.config import PAGE_TOKENS
 from engine.errors import PromptTooLong
 from engine.sequence import Sequence, SequenceState
 from engine.step_plan import EngineStalled, StepPlan
-from engine.types import RequestId
+from engine.types import Priority, RequestId
 from engine.waiting_queue import MAX_TIMES_PASSED
+from tests.support.machine import Machine
 from tests.support.scheduling import Simulation
 
 
@@ -60,11 +61,15 @@ def test_random_load_with_tiny_memory_keeps_every_invariant(data: st.DataObject)
         num_pages=data.draw(st.integers(2, 12)),
         max_step_tokens=data.draw(st.sampled_from([1, 2, 7, 16, 64])),
         max_running=data.draw(st.integers(1, 6)),
+        kv_reserve=data.draw(st.sampled_from([0.0, 0.3, 0.9])),
+        machine=data.draw(st.sampled_from([None, Machine(), Machine(fixed=0.5)])),
+        inter_token_target_s=data.draw(st.sampled_from([None, 0.03, 1.0])),
     )
     most = simulation.scheduler.max_sequence_tokens
     for _ in range(200):
         if rng.random() < 0.3:
-            simulation.add(rng.randint(1, most - 1), rng.randint(1, 40))
+            user, priority = rng.choice([None, "anna", "bert"]), rng.choice(list(Priority))
+            simulation.add(rng.randint(1, most - 1), rng.randint(1, 40), user=user, priority=priority)
         if rng.random() < 0.1 and simulation.all:
             simulation.scheduler.remove(rng.choice(simulation.all))
         if simulation.scheduler.has_work:

@@ -98,6 +98,7 @@ def test_whatever_was_measured_a_prompt_gets_a_page_and_the_budget_is_kept(
     for answering, tokens, position, seconds in steps:
         load = answers(answering, position)
         size.observe(load.with_prompt(tokens, position) if tokens else load, seconds)
+    size.observe(StepLoad().with_prompt(budget, 0), 1.0)
     tokens = size.prompt_tokens(answers(count), context)
     most = max(1, budget - count)
     assert min(PAGE_TOKENS, most) <= tokens <= most
@@ -183,6 +184,16 @@ def test_the_number_of_answers_grows_no_faster_than_it_is_measured() -> None:
         assert size.may_join(answers(most - 1), 100)
         assert not size.may_join(answers(most), 100)
         size.observe(answers(most), machine.seconds(answers(most)))
+
+
+def test_a_chunk_beside_answers_grows_no_faster_than_it_is_measured() -> None:
+    machine, size = Machine(per_prompt_token=1e-6), StepSize(BUDGET)
+    for _ in range(LEAST_STEPS):
+        size.observe(answers(4), machine.seconds(answers(4)))
+    for most in (16, 32, 64, 128):
+        assert size.prompt_tokens(answers(4), 0) == most
+        load = answers(4).with_prompt(most, 0)
+        size.observe(load, machine.seconds(load))
 
 
 def test_without_a_target_any_number_may_join() -> None:
