@@ -151,13 +151,13 @@ class Engine:
 
     def drop_session(self, key: SessionKey, reply: Callable[[bool | EngineError], None]) -> None:
         """Cancel a session's turns and forget it in every tier; the reply comes when no file of it is left."""
-        self._cancel_turns(lambda other: other == key)
+        self._cancel(lambda sequence: sequence.session is not None and sequence.session.key == key)
         is_there = self._memory.sessions.get(key) is not None
         self._memory.drop_session(key, lambda is_gone: reply(is_there if is_gone else FilesNotDeleted()))
 
     def drop_namespace(self, namespace: Namespace, reply: Callable[[int | EngineError], None]) -> None:
         """The same for everything of a user."""
-        self._cancel_turns(lambda other: namespace.covers(other.namespace))
+        self._cancel(lambda sequence: sequence.namespace is not None and namespace.covers(sequence.namespace))
         count = len(self._memory.sessions.within(namespace))
         self._memory.drop_namespace(namespace, lambda is_gone: reply(count if is_gone else FilesNotDeleted()))
 
@@ -228,10 +228,9 @@ class Engine:
             threads=threads,
         )
 
-    def _cancel_turns(self, is_meant: Callable[[SessionKey], bool]) -> None:
+    def _cancel(self, is_meant: Callable[[TokenSequence], bool]) -> None:
         for answer in list(self._answers.values()):
-            session = answer.sequence.session
-            if session is not None and is_meant(session.key):
+            if is_meant(answer.sequence):
                 self._finish(answer, FinishReason.CANCELLED)
 
     # --- the three words of a step -----------------------------------------------------------------------------------
