@@ -7,7 +7,6 @@ happened since the last one, leave together.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from engine.runner import Runner
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
 from engine.snapshot import EngineSnapshot
-from engine.step_plan import Scheduled, StepPlan
+from engine.step_plan import EngineStalled, Scheduled, StepPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
     EngineEvent,
@@ -83,6 +82,7 @@ class Engine:
         self._decoded_tokens = 0
         self._last_step_s = 0.0
         self._num_batch_windows = 0
+        self._num_stalls = 0
         self._is_gathering = False
         self._positions_told_at = float("-inf")
         self._counted_at = float("-inf")
@@ -215,7 +215,7 @@ class Engine:
             running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),
             waiting_tokens=sum(len(sequence.tokens) for sequence in self._scheduler.waiting),
-            waiting_by_priority=Counter(sequence.priority for sequence in self._scheduler.waiting),
+            waiting_by_priority=self._scheduler.waiting_by_priority(),
             step_prompt_tokens=self._scheduler.step_prompt_tokens,
             batch_windows_total=self._num_batch_windows,
             pages_total=self._scheduler.pool.num_pages,
@@ -224,6 +224,7 @@ class Engine:
             prefilled_tokens_total=self._prefilled_tokens,
             decoded_tokens_total=self._decoded_tokens,
             preemptions_total=self._scheduler.num_preemptions,
+            stalls_total=self._num_stalls,
             last_step_ms=self._last_step_s * 1000,
             threads=threads,
         )
@@ -386,6 +387,7 @@ class Engine:
     def _fail_step(self, problem: Exception) -> None:
         """End the running answers: their KV may be half written. Those that wait were not touched and go on."""
         self._failed_steps += 1
+        self._num_stalls += isinstance(problem, EngineStalled)
         logger.error("an engine step failed (%d in a row)", self._failed_steps, exc_info=problem)
         failure = EngineFailure(FailureCode.STEP_FAILED, "The engine failed while it computed this answer.")
         for sequence in self._scheduler.running:

@@ -27,12 +27,12 @@ from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache, PrefixMatch
-from engine.room import Room, load_of, pages_for_one_more
+from engine.room import Room, load_of
 from engine.sequence import Sequence, SequenceState
-from engine.step_budget import share_among_prompts
-from engine.step_plan import EngineStalled, Scheduled, StepPlan
+from engine.step_budget import fit_into_pages, share_among_prompts
+from engine.step_plan import EngineStalled, StepPlan
 from engine.step_size import StepSize
-from engine.types import Namespace
+from engine.types import Counts, Namespace, Priority
 from engine.waiting_queue import WaitingQueue, goes_first
 from engine.watchdog import Watchdog
 
@@ -82,6 +82,10 @@ class Scheduler:
     def waiting_in_order(self, now: float) -> list[Sequence]:
         """As they would start."""
         return self._waiting.in_order(now)
+
+    def waiting_by_priority(self) -> Counts:
+        counts = self._waiting.count_by_priority()
+        return tuple((priority.value, counts[priority]) for priority in Priority)
 
     @property
     def running(self) -> tuple[Sequence, ...]:
@@ -181,7 +185,9 @@ class Scheduler:
         answers = [sequence for sequence in keep if sequence.num_pending == 1]
         prompts = [sequence for sequence in keep if sequence.num_pending > 1]
         budget = self._prompt_budget(answers, prompts)
-        run = tuple(self._schedule(keep, dict.fromkeys(answers, 1) | share_among_prompts(prompts, budget), preempt))
+        shares = dict.fromkeys(answers, 1) | share_among_prompts(prompts, budget)
+        free_pages = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
+        run = tuple(fit_into_pages(keep, shares, free_pages))
         scheduled = {item.sequence for item in run} | {*preempt}
         others = [*self._running, *self._restoring, *self._waiting]
         wait = tuple(sequence for sequence in others if sequence not in scheduled)
@@ -244,22 +250,6 @@ class Scheduler:
         """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
         deepest = max((sequence.num_computed for sequence in prompts), default=0)
         return self.step_size.prompt_tokens(load_of(answers), deepest)
-
-    def _schedule(
-        self, sequences: list[Sequence], shares: dict[Sequence, int], preempt: list[Sequence]
-    ) -> Iterable[Scheduled]:
-        """Give each its share of the step's tokens, as far as the free pages reach."""
-        free = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
-        spare = free - sum(pages_for_one_more(sequence) for sequence in sequences if shares[sequence])
-        for sequence in sequences:
-            if not (share := shares[sequence]):
-                continue
-            at_least = pages_for_one_more(sequence)
-            room = (len(sequence.pages) + at_least + spare) * PAGE_TOKENS - sequence.num_computed
-            end = sequence.num_computed + min(share, room)
-            spare -= max(0, pages_for(end) - len(sequence.pages) - at_least)
-            if end > sequence.num_computed:
-                yield Scheduled(sequence, sequence.num_computed, end)
 
     # --- what the prefix cache has -----------------------------------------------------------------------------------
 

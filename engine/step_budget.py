@@ -1,4 +1,4 @@
-"""How the tokens of one step are divided among the prompts in it, once every running answer has its one.
+"""How the tokens of one step are divided among the sequences in it: every running answer has its one, the rest is for prompts.
 
 Used by `engine.scheduler`. Pure.
 
@@ -8,10 +8,13 @@ Used by `engine.scheduler`. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from engine.config import PAGE_TOKENS
+from engine.pages import pages_for
+from engine.room import pages_for_one_more
 from engine.sequence import Sequence as TokenSequence
+from engine.step_plan import Scheduled
 from engine.waiting_queue import goes_first
 
 FACTOR_BESIDE_COMPLETED = 2
@@ -45,6 +48,22 @@ def share_among_prompts(prompts: Sequence[TokenSequence], budget: int) -> dict[T
                 shares[sequence] = min(shares[sequence], others)
                 others -= shares[sequence]
     return shares
+
+
+def fit_into_pages(
+    sequences: Sequence[TokenSequence], shares: dict[TokenSequence, int], free_pages: int
+) -> Iterator[Scheduled]:
+    """What each computes of its share: all it has pages for, once every sequence with a share has those for one token."""
+    spare = free_pages - sum(pages_for_one_more(sequence) for sequence in sequences if shares[sequence])
+    for sequence in sequences:
+        if not (share := shares[sequence]):
+            continue
+        at_least = pages_for_one_more(sequence)
+        room = (len(sequence.pages) + at_least + spare) * PAGE_TOKENS - sequence.num_computed
+        end = sequence.num_computed + min(share, room)
+        spare -= max(0, pages_for(end) - len(sequence.pages) - at_least)
+        if end > sequence.num_computed:
+            yield Scheduled(sequence, sequence.num_computed, end)
 
 
 def _urgency(sequence: TokenSequence) -> tuple[bool, int]:

@@ -6,7 +6,6 @@ them; nothing else of the engine is visible outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import NewType
@@ -300,7 +299,7 @@ class EngineStats:
     prefilled_tokens_total: int = 0
     decoded_tokens_total: int = 0
     preemptions_total: int = 0
-    waiting_by_priority: Mapping[Priority, int] = field(default_factory=dict)
+    waiting_by_priority: Counts = ()
     step_prompt_tokens: int = 0
     """Most prompt tokens that the last step could have computed beside its answers."""
     batch_windows_total: int = 0

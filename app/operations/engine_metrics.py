@@ -37,6 +37,17 @@ def _work(stats: EngineStats) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "kvasir_requests_waiting_tokens", "Prompt tokens of the answers waiting in the engine", stats.waiting_tokens
     )
+    yield _counted(
+        "kvasir_requests_waiting_by_priority", "Answers waiting, by class", "priority", stats.waiting_by_priority
+    )
+    yield GaugeMetricFamily(
+        "kvasir_step_prompt_tokens",
+        "Most prompt tokens that fitted beside the answers of the last step",
+        stats.step_prompt_tokens,
+    )
+    yield CounterMetricFamily(
+        "kvasir_batch_windows", "Times an idle engine waited for company", stats.batch_windows_total
+    )
     yield CounterMetricFamily("kvasir_preemptions", "Answers put back into the queue", stats.preemptions_total)
     yield CounterMetricFamily("kvasir_engine_steps", "Steps of the engine", stats.steps_total)
     yield CounterMetricFamily("kvasir_prefilled_tokens", "Prompt tokens computed", stats.prefilled_tokens_total)

@@ -26,6 +26,9 @@ STATS = EngineStats(
     waiting_requests=2,
     waiting_tokens=700,
     preemptions_total=4,
+    waiting_by_priority=(("interactive", 2), ("background", 0)),
+    step_prompt_tokens=96,
+    batch_windows_total=6,
     pages=(("device", "running", 40), ("device", "free", 60), ("disk", "leased", 7)),
     tier_bytes=(("device", 400, 1000), ("host", 0, 0)),
     prefix_tokens_queried_total=900,
@@ -65,6 +68,10 @@ def test_the_engines_snapshot_is_read_when_somebody_asks(metrics: Metrics) -> No
     assert seen["kvasir_requests_running"] == 3
     assert seen["kvasir_requests_waiting"] == 2
     assert seen["kvasir_requests_waiting_tokens"] == 700
+    assert seen["kvasir_requests_waiting_by_priority{priority=interactive}"] == 2
+    assert seen["kvasir_requests_waiting_by_priority{priority=background}"] == 0
+    assert seen["kvasir_step_prompt_tokens"] == 96
+    assert seen["kvasir_batch_windows_total"] == 6
     assert seen["kvasir_preemptions_total"] == 4
 
 
