@@ -55,8 +55,14 @@ class LocalEngine:
     """Owns the set of live requests: each gets exactly one `Finished`, from the thread or, where that is gone, from here."""
 
     def __init__(
-        self, config: EngineConfig, *, load: Loader = _load_model, clock: Callable[[], float] = time.monotonic
+        self,
+        config: EngineConfig,
+        *,
+        load: Loader = _load_model,
+        clock: Callable[[], float] = time.monotonic,
+        on_stage: Callable[[str], None] = lambda _stage: None,
     ) -> None:
+        """`on_stage` is told, in the engine's thread, which part of the start begins; the last is `ready`."""
         self._config = config
         self._clock = clock
         self._state = EngineState.LOADING
@@ -80,6 +86,7 @@ class LocalEngine:
             on_ready=lambda ready: self._post(self._become_ready, ready),
             on_step=lambda events, replies: self._post(self._take_step, (events, replies)),
             on_failed=lambda message: self._post(self._fail, message),
+            on_stage=on_stage,
         )
 
     @property

@@ -106,6 +106,7 @@ class EngineThread:
         on_ready: Callable[[ReadyEngine], None],
         on_step: Callable[[Sequence[EngineEvent], Sequence[Reply]], None],
         on_failed: Callable[[str], None],
+        on_stage: Callable[[str], None] = lambda _stage: None,
     ) -> None:
         self._config = config
         self._load_model = load
@@ -114,6 +115,7 @@ class EngineThread:
         self._on_step = on_step
         self._replies: list[Reply] = []
         self._on_failed = on_failed
+        self._on_stage = on_stage
         # Commands that belong together travel as one, so that no step comes between them.
         self._commands: SimpleQueue[tuple[Command, ...]] = SimpleQueue()
         self._stop_requested = threading.Event()
@@ -152,10 +154,15 @@ class EngineThread:
         # Threads that wait for each other inside one multiplication spin by default; on a machine that does anything else
         # at the same time, a step then takes ten times as long (kernels/README.md). torch reads this when it is imported.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-        # Imported here, because torch alone takes seconds.
+        # Imported here, because torch alone takes seconds, and by itself, so that a start can say how many.
+        self._report_stage("importing torch")
+        import torch  # noqa: F401
+
+        self._report_stage("importing the engine")
         from engine.assembly import assemble
         from engine.cpu_threads import use_threads
 
+        self._report_stage("testing the threads")
         threads = use_threads(self._config.threads, self._clock)
         loaded = self._load_model(self._config, self._report_stage)
         engine, ready = assemble(
@@ -229,3 +236,4 @@ class EngineThread:
         if self._stop_requested.is_set():
             raise _Stopped
         logger.info("engine: %s", stage)
+        self._on_stage(stage)
