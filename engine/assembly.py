@@ -47,6 +47,7 @@ def assemble(
     wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Engine, ReadyEngine]:
     """A warm engine. `wake` is called from another thread when the disk has answered. Raises EngineError."""
+    on_progress("allocating the pages")
     spec, info, tokenizer = loaded.kv_spec, loaded.info, loaded.tokenizer
     num_pages = count_pages(config, spec)
     kv_cache = KVCache.for_spec(spec, num_pages)
@@ -107,8 +108,8 @@ def assemble(
         runner.warm_up(config.max_step_tokens, config.max_running)
     batch_window = BatchWindow(config.batch_window_ms / 1000, config.max_running, config.max_step_tokens)
     engine = Engine(scheduler, memory, runner, tokenizer, clock, batch_window)
-    if config.reuse:
-        engine.set_prefix(DEFAULT_OPENING, tokenizer.prefix_ids(()))
+    if config.reuse and (opening := tokenizer.prefix_ids(())):
+        engine.set_prefix(DEFAULT_OPENING, opening)
     logger.info(
         "%s is ready; the KV cache holds %d tokens, the host %d, the disk %d",
         info.name,

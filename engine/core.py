@@ -96,6 +96,11 @@ class Engine:
         """Whether there is anything to compute, now or when the disk has answered."""
         return self._scheduler.has_work
 
+    @property
+    def has_transfers(self) -> bool:
+        """Whether something is on its way to or from the disk."""
+        return self._memory.tiers.has_transfers
+
     def wait_s(self) -> float | None:
         """How long nothing has to be done unless a command comes: 0 while there is work, None for ever."""
         if self._building is None and self._memory.prefixes.next_to_build() is not None:

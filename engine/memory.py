@@ -10,6 +10,7 @@ hold the bytes. Nothing in here may fail an answer: what cannot be kept or found
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Items
 from typing import Final
@@ -24,12 +25,16 @@ from engine.sequence import Sequence
 from engine.session import Session
 from engine.sessions import Demotion, Sessions
 from engine.snapshot import SessionState
+from engine.step_size import StepLoad
 from engine.tiers.disk_content import FoundSession
 from engine.tiers.restores import Restore, RestoreItem
 from engine.tiers.tiers import Tiers
 from engine.types import CachedFrom, GenerationRequest, Namespace, NamespaceKind, SessionKey
 
 logger = logging.getLogger(__name__)
+
+PARKED_PAGES_PER_STEP: Final = 40
+"""Pages of idle sessions that one step brings to the host: some ten to thirty milliseconds."""
 
 RESTORED_BYTES_PER_STEP: Final = 32 << 20
 """What one step copies back while answers are running: some ten milliseconds, which nobody notices between two tokens."""
@@ -55,9 +60,12 @@ class Memory:
         self.reuse = reuse
         self._scheduler = scheduler
         self._cache = scheduler.cache
+        scheduler.worth_fetching = self._is_worth_fetching
         self._clock = clock
         self._save_s = save_s
         self._restores: dict[Sequence, Restore] = {}
+        self._parking: deque[tuple[Session, Callable[[], None]]] = deque()
+        """Sessions on their way to the host, and whom to tell when they are there."""
         self._storing: dict[SessionKey, list[Callable[[], None]]] = {}
         """Sessions on their way to the disk, and whom to tell when they are there."""
         self._from_disk: set[Sequence] = set()
@@ -146,10 +154,13 @@ class Memory:
         for demotion in self.sessions.due():
             self.num_expired += demotion.to is None
             self._demote(demotion, Departure.EXPIRED, _nobody)
+        self._park_some()
         self.prefixes.lost()
 
     def next_due(self) -> float | None:
         """When `tend` has something to do by itself."""
+        if self._parking:
+            return self._clock()
         times = (self.sessions.next_due(), self.tiers.next_deadline())
         return min((time for time in times if time is not None), default=None)
 
@@ -269,19 +280,42 @@ class Memory:
                 count -= len(pages)
                 yield session.key, sorted(pages, key=_by_index)
 
+    def _is_worth_fetching(self, pages: Items[CachedPage]) -> bool:
+        """Whether these neighbours are brought back sooner than computed, by what both have taken so far."""
+        num_tokens = sum(len(page.tokens) for page in pages)
+        load = StepLoad().with_prompt(num_tokens, pages[0].index * PAGE_TOKENS)
+        seconds = self._scheduler.step_size.seconds(load)
+        return self.tiers.worth_fetching(pages, num_tokens / seconds if seconds > 0 else None)
+
     def _demote(self, demotion: Demotion, reason: Departure, on_done: Callable[[], None]) -> None:
         session, to = demotion
         if to is None:
             self.drop(session, reason, lambda _: on_done())
         elif to is SessionState.HOST:
-            self._cache.leave_device(session.pages_leaving(to))
-            self.sessions.demoted(session, to)
-            on_done()
+            self._parking.append((session, on_done))
         else:
             waiting = self._storing.setdefault(session.key, [])
             waiting.append(on_done)
             if len(waiting) == 1:
                 self.store(session)
+
+    def _park_some(self) -> None:
+        """Bring idle sessions to the host, a part of their pages in each step: memory never used before is slow to write."""
+        left = PARKED_PAGES_PER_STEP
+        while self._parking and left > 0:
+            session, on_done = self._parking[0]
+            is_leaving = session.is_leaving and session.leaving_to is SessionState.HOST
+            pages = [page for page in session.pages_leaving(SessionState.HOST) if page.device is not None]
+            if is_leaving and len(pages) > left:
+                # From the end, so that what is left is a beginning that can be used.
+                self._cache.leave_device(sorted(pages, key=_by_index)[-left:])
+                return
+            if is_leaving:
+                self._cache.leave_device(pages)
+                self.sessions.demoted(session, SessionState.HOST)
+                left -= len(pages)
+            self._parking.popleft()
+            on_done()
 
     def _stored(self, key: SessionKey) -> None:
         """What of a session could be written is on disk: if it was to go there, it gives up its other places."""

@@ -104,13 +104,15 @@ class PrefixCache:
             pages.append(page)
         start = len(pages) * PAGE_TOKENS
         parent = keys[len(pages) - 1] if pages else self.keys.root
-        tail, tail_tokens = None, 0
+        tail, best = None, (0, False, False)
         for whose, end in ((namespace, limit), (Namespace.public(), min(limit, public_tokens))):
             wanted = tokens[start : min(end, start + PAGE_TOKENS)]
             for page in self._families.get((parent, whose, wanted[0]), ()) if wanted else ():
-                if (common := common_prefix(page.tokens, wanted)) > tail_tokens:
-                    tail, tail_tokens = page, common
-        return PrefixMatch(tuple(pages), tail, tail_tokens)
+                # Of those that are alike equally far the one that is nearest.
+                rank = (common_prefix(page.tokens, wanted), page.device is not None, page.host is not None)
+                if rank > best and rank[0]:
+                    tail, best = page, rank
+        return PrefixMatch(tuple(pages), tail, best[0])
 
     def __len__(self) -> int:
         return len(self._pages)

@@ -39,7 +39,7 @@ class Probes:
 
 async def probe(folder: Path, *, probes: int, history_words: int, planted_bug: bool = False) -> Probes:
     """Half of the probes of each kind. Every probe is of a text and by a user of its own, so that no probe helps another."""
-    chats = Chats(EngineConfig(folder, "isolation", kv_memory_bytes=1 << 28))
+    chats = Chats(EngineConfig(folder, "isolation", threads=1, kv_memory_bytes=1 << 28))
     await chats.start()
     said_ms: list[float] = []
     unsaid_ms: list[float] = []
@@ -103,7 +103,9 @@ def main() -> None:
                     planted_bug=planted_bug,
                 )
             )
-            print(f"planted bug: {planted_bug!s:5}  p = {found.p:.4f}  cached tokens seen: {sorted(found.cached_tokens)[-3:]}")
+            print(
+                f"planted bug: {planted_bug!s:5}  p = {found.p:.4f}  cached tokens seen: {sorted(found.cached_tokens)[-3:]}"
+            )
 
 
 if __name__ == "__main__":

@@ -96,7 +96,8 @@ class Chats:
             GenerationRequest(name, tuple(turns), sampling, namespace=namespace, session=session, persona=persona)
         )
         await turned.done.wait()
-        assert turned.finished is not None and turned.first_text_at is not None
+        assert turned.finished is not None
+        assert turned.first_text_at is not None
         return (turned.first_text_at - begun) * 1000, turned.finished, turned.text
 
     async def tokens(self, turns: Sequence[Turn]) -> int:
@@ -116,7 +117,12 @@ class Result:
 
 
 async def measure(
-    config: EngineConfig, *, history_tokens: int, persona_tokens: int, rounds: int, report: Callable[[str], None] = print
+    config: EngineConfig,
+    *,
+    history_tokens: int,
+    persona_tokens: int,
+    rounds: int,
+    report: Callable[[str], None] = print,
 ) -> Result:
     """All of it, with a disk tier in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +137,7 @@ async def measure(
             ttft_ms, finished, _ = result
             times.setdefault(name, []).append(ttft_ms)
             if history:
-                shares.setdefault(name, []).append(finished.usage.cached_tokens / history)
+                shares.setdefault(name, []).append(min(1.0, finished.usage.cached_tokens / history))
 
         def asked() -> Turn:
             """Another question each time, so that nothing of it was computed before."""

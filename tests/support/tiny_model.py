@@ -142,6 +142,7 @@ def tiny_engine(
     decoder: DecoderLike | None = None,
     tokenizer: TinyTokenizer | None = None,
     spec: KVSpec = SPEC,
+    wake: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> Engine:
     """The real engine around the tiny model or another one with its vocabulary, to be stepped by a test."""
@@ -152,7 +153,7 @@ def tiny_engine(
         max_running=max_running,
         **changes,
     )
-    engine, _ = assemble(config, loaded, clock=clock, wake=lambda: None, on_progress=lambda stage: None, warm_up=False)
+    engine, _ = assemble(config, loaded, clock=clock, wake=wake, on_progress=lambda stage: None, warm_up=False)
     return engine
 
 
