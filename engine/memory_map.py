@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from engine.cached_page import CachedPage
+from engine.eviction_order import page_retention
 from engine.memory import Memory
 from engine.pages import PageId
-from engine.prefix_cache import page_retention
 from engine.scheduler import Scheduler
 from engine.session import Retention
 from engine.snapshot import EngineSnapshot, PageState, PageStatus, TierStatus
