@@ -14,7 +14,7 @@ from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
 from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
 from engine.memory import Memory
-from engine.memory_map import memory_stats, snapshot
+from engine.memory_map import MemoryStats, snapshot
 from engine.pages import PagesCorrupt
 from engine.prefixes import Prefix
 from engine.runner import Runner
@@ -42,9 +42,6 @@ from engine.types import (
 )
 
 logger = logging.getLogger(__name__)
-
-COUNT_EVERY_S = 1.0
-"""How often the pages are counted by state while there is work: it takes a while where there are many."""
 
 TELL_SETBACKS_EVERY_S = 1.0
 """The order of the queue moves with every token that is served, forwards and back; nobody watches it that closely."""
@@ -85,8 +82,7 @@ class Engine:
         self._num_stalls = 0
         self._is_gathering = False
         self._positions_told_at = float("-inf")
-        self._counted_at = float("-inf")
-        self._counted = EngineStats(EngineState.LOADING)
+        self._memory_stats = MemoryStats(scheduler, memory)
         self._building: Prefix | None = None
         self._is_blocked = False
         """Whether all there is to do waits for the disk."""
@@ -211,11 +207,8 @@ class Engine:
 
     def stats(self, state: EngineState, threads: int) -> EngineStats:
         """A snapshot of the counters."""
-        now = self._clock()
-        if now >= self._counted_at + COUNT_EVERY_S or not self._scheduler.has_work:
-            self._counted_at, self._counted = now, memory_stats(self._scheduler, self._memory)
         return replace(
-            self._counted,
+            self._memory_stats.at(self._clock()),
             state=state,
             running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),

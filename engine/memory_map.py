@@ -18,6 +18,8 @@ from engine.session import Retention
 from engine.snapshot import EngineSnapshot, PageState, PageStatus, TierStatus
 from engine.types import Counts, EngineState, EngineStats, NamespaceKind
 
+COUNT_EVERY_S = 1.0
+
 Name = TypeVar("Name", bound=StrEnum)
 
 
@@ -35,8 +37,25 @@ def snapshot(scheduler: Scheduler, memory: Memory) -> EngineSnapshot:
     )
 
 
+class MemoryStats:
+    """The part of the statistics that is about memory. While there is work it is counted now and then only: that takes a while
+    where there are many pages."""
+
+    def __init__(self, scheduler: Scheduler, memory: Memory) -> None:
+        self._scheduler = scheduler
+        self._memory = memory
+        self._counted_at = float("-inf")
+        self._counted = EngineStats(EngineState.LOADING)
+
+    def at(self, now: float) -> EngineStats:
+        """As of now, or of a second ago at most."""
+        if now >= self._counted_at + COUNT_EVERY_S or not self._scheduler.has_work:
+            self._counted_at, self._counted = now, memory_stats(self._scheduler, self._memory)
+        return self._counted
+
+
 def memory_stats(scheduler: Scheduler, memory: Memory) -> EngineStats:
-    """The part of the statistics that is about memory."""
+    """The part of the statistics that is about memory, counted now."""
     tiers, counters = memory.tiers, memory.tiers.counters
     pool, page_bytes = scheduler.pool, tiers.record_bytes
     used_bytes = (pool.num_pages - pool.num_free) * page_bytes
