@@ -96,6 +96,32 @@ def test_a_hog_leaves_others_their_share_of_the_machine() -> None:
     assert sum(sequence.state is SequenceState.FINISHED for sequence in simulation.all[:100]) < 100
 
 
+def test_who_fills_all_places_with_long_answers_gives_one_to_an_account_that_has_none() -> None:
+    simulation = Simulation(num_pages=2000, max_running=8, machine=Machine())
+    hogs = [simulation.add(50, 5000, user="hog") for _ in range(12)]
+    for _ in range(20):
+        simulation.step()
+    guest = simulation.add(50, 50, user="guest")
+    while guest.state is not SequenceState.FINISHED:
+        simulation.step()
+    assert simulation.started_at[guest] - guest.queued_at <= overdue_after_s(INTERACTIVE) + 1
+    assert [hog.num_preemptions for hog in hogs[:8]] == [0, 0, 0, 0, 0, 0, 0, 1]
+    # One that came later and would be next in the order of the hog's own does not profit.
+    simulation.step()
+    assert hogs[7].state is SequenceState.RUNNING
+
+
+def test_an_account_with_a_fair_number_of_places_is_left_alone() -> None:
+    simulation = Simulation(num_pages=2000, max_running=8, machine=Machine())
+    held = [simulation.add(50, 3000, user=f"user {number // 2}") for number in range(8)]
+    simulation.step()
+    guest = simulation.add(50, 50, user="guest")
+    while simulation.now < guest.queued_at + 2 * overdue_after_s(INTERACTIVE):
+        simulation.step()
+    assert guest.state is SequenceState.WAITING
+    assert not any(sequence.num_preemptions for sequence in held)
+
+
 @given(st.integers(0, 2**32), st.integers(2, 6))
 @settings(max_examples=6, deadline=None)
 def test_accounts_that_always_want_more_are_served_alike(seed: int, accounts: int) -> None:
