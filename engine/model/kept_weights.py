@@ -68,7 +68,8 @@ class KeptWeights:
                 self._tell_unserved("it was made of something else")
                 yield None
                 return
-            threads = min(len(os.sched_getaffinity(0)), MAX_CHECKING_THREADS)
+            # One core is left to the thread that meanwhile reads the tokenizer, which takes about as long.
+            threads = min(max(1, len(os.sched_getaffinity(0)) - 1), MAX_CHECKING_THREADS)
             with ThreadPoolExecutor(threads, thread_name_prefix="kvasir-weights") as executor:
                 checks = [executor.submit(mapped.check, share, threads) for share in range(threads)]
                 yield OpenWeights(mapped, checks)
