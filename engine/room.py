@@ -17,7 +17,9 @@ from engine.fair_shares import Account
 from engine.kv_reserve import KVReserve
 from engine.pages import PagePool, pages_for
 from engine.sequence import Sequence as TokenSequence
+from engine.step_plan import StepPlan
 from engine.step_size import StepLoad, StepSize
+from engine.types import Priority
 
 LARGE_SHARE = 0.25
 """The part of all places above which an account may have to give one back. Below it, places come free often enough."""
@@ -34,7 +36,9 @@ class Room:
 
     def has_place(self, sequence: TokenSequence, others: Sequence[TokenSequence]) -> bool:
         """Whether one more may run beside these: by their number, and by how long a step with all of them would take."""
-        return len(others) < self._max_running and self._step_size.may_join(load_of(others), len(sequence.tokens))
+        if len(others) >= self._max_running:
+            return False
+        return self._step_size.may_join(load_of(others), len(sequence.tokens), usual_s(others, self._step_size))
 
     def fits(self, sequence: TokenSequence, shared_pages: int, others: Sequence[TokenSequence]) -> bool:
         """Whether it may run beside these. `shared_pages` are those it needs and they hold."""
@@ -121,6 +125,26 @@ def by_seniority(sequences: Iterable[TokenSequence], now: float) -> list[TokenSe
 def load_of(answers: Sequence[TokenSequence]) -> StepLoad:
     """A step in which each of these takes one token."""
     return StepLoad(answers=len(answers), answer_reads=sum(len(sequence.tokens) for sequence in answers))
+
+
+def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
+    """Seconds between two tokens that the quickest of these is used to; nobody watches background work."""
+    paces = [
+        step_size.seconds(answer.lightest)
+        for answer in answers
+        if answer.lightest is not None and answer.priority is not Priority.BACKGROUND
+    ]
+    return min(paces, default=None)
+
+
+def note_pace(plan: StepPlan, step_size: StepSize) -> None:
+    """Remember for each answer the lightest step in which it got a token."""
+    answers = plan.load.without_prompts()
+    answers_s = step_size.seconds(answers)
+    for item in plan.run:
+        lightest = item.sequence.lightest
+        if item.is_answer and (lightest is None or answers_s < step_size.seconds(lightest)):
+            item.sequence.lightest = answers
 
 
 def pages_for_one_more(sequence: TokenSequence) -> int:

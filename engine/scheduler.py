@@ -28,7 +28,7 @@ from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache, PrefixMatch
-from engine.room import Room, load_of, require_room
+from engine.room import Room, load_of, note_pace, require_room, usual_s
 from engine.sequence import Sequence, SequenceState
 from engine.step_budget import fit_into_pages, share_among_prompts
 from engine.step_plan import EngineStalled, StepPlan
@@ -224,6 +224,7 @@ class Scheduler:
 
     def advance(self, plan: StepPlan) -> None:
         """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
+        note_pace(plan, self.step_size)
         for scheduled in plan.run:
             sequence = scheduled.sequence
             if scheduled.samples:
@@ -261,7 +262,7 @@ class Scheduler:
     def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
         """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
         deepest = max((sequence.num_computed for sequence in prompts), default=0)
-        return self.step_size.prompt_tokens(load_of(answers), deepest)
+        return self.step_size.prompt_tokens(load_of(answers), deepest, usual_s(answers, self.step_size))
 
     # --- what the prefix cache has -----------------------------------------------------------------------------------
 

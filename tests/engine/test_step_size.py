@@ -196,6 +196,18 @@ def test_a_chunk_beside_answers_grows_no_faster_than_it_is_measured() -> None:
         size.observe(load, machine.seconds(load))
 
 
+def test_no_more_join_than_leave_the_others_half_their_pace_and_prompts_the_other_half_of_the_stretch() -> None:
+    machine, size = Machine(), StepSize(BUDGET)
+    live(machine, size, 300, random.Random(7))
+    usual_s = machine.seconds(answers(4))
+    count = 4
+    while size.may_join(answers(count), 300, usual_s):
+        count += 1
+    assert machine.seconds(answers(count)) == pytest.approx(2 * usual_s, rel=0.15)
+    tokens = size.prompt_tokens(answers(count), 0, usual_s)
+    assert machine.seconds(answers(count).with_prompt(tokens, 0)) == pytest.approx(STRETCH * usual_s, rel=0.2)
+
+
 def test_without_a_target_any_number_may_join() -> None:
     size = StepSize(BUDGET)
     live(Machine(), size, 100, random.Random(6))
