@@ -32,6 +32,7 @@ from engine.types import (
     SamplingParams,
     SessionKey,
     TextDelta,
+    Usage,
 )
 from tests.support.reuse_model import ReuseModel, Said
 from tests.support.small_engine import SmallEngine, check_books
@@ -88,6 +89,8 @@ class CheckedEngine:
         """What was asked of the engine besides answers, and has not been replied to."""
         self.found: Counter[str] = Counter()
         """Tokens that were not computed again, by where they came from. Finding nothing breaks no law, and shows nothing."""
+        self.last_usage = Usage()
+        """Of the request that ended last."""
         self._num_requests = 0
         self._may_fail = False
 
@@ -279,6 +282,7 @@ class CheckedEngine:
             assert live.output == live.expected, "L2: the answer is not whole"
         assert live.is_cancelled == (event.reason is FinishReason.CANCELLED)
         assert self._may_fail or event.reason is not FinishReason.FAILED, f"{event.failure} and nothing was done to it"
+        self.last_usage = event.usage
         found = event.usage.cached_from
         assert event.usage.cached_tokens == found.total < event.usage.input_tokens
         assert live.cached_tokens in (None, found.total), "the count of what was found changed midway"
