@@ -280,6 +280,11 @@ class CheckedEngine:
             assert "".join(live.text) == self.tokenizer.decode(event.token_ids), "L3: deltas and ids differ"
         if event.reason in (FinishReason.STOP, FinishReason.LENGTH):
             assert live.output == live.expected, "L2: the answer is not whole"
+            if not live.sequence.num_preemptions:
+                computed = self.small.computed.pop(event.request_id)
+                assert computed == len(live.prompt) - event.usage.cached_tokens + len(live.output) - 1, (
+                    f"{computed} tokens were computed, and {event.usage.cached_tokens} of {len(live.prompt)} found"
+                )
         assert live.is_cancelled == (event.reason is FinishReason.CANCELLED)
         assert self._may_fail or event.reason is not FinishReason.FAILED, f"{event.failure} and nothing was done to it"
         self.last_usage = event.usage

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
@@ -20,8 +22,10 @@ from engine.core import Engine
 from engine.kv_cache import KVCache
 from engine.model.batch import ForwardBatch
 from engine.model.loader import LoadedModel
+from engine.sampler import SamplingState
+from engine.step_plan import Scheduled
 from engine.tiers.segment_file import namespace_folder, session_folder
-from engine.types import EngineEvent, EngineFailure, Namespace, SessionKey
+from engine.types import EngineEvent, EngineFailure, Namespace, RequestId, SessionKey
 from tests.support.clock import SteppedClock
 from tests.support.stepped_transfers import SteppedTransfers
 from tests.support.tiny_model import SPEC, TinyDecoder, TinyTokenizer, tiny_info
@@ -58,6 +62,8 @@ class SmallEngine:
         self._names.start()
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         self.clock = SteppedClock()
+        self.computed: Counter[RequestId] = Counter()
+        """Tokens that were run through the model, for each request."""
         self.context_tokens = context_tokens
         self.config = EngineConfig(
             Path("tiny"),
@@ -88,6 +94,13 @@ class SmallEngine:
                 wake=lambda: None,
                 on_progress=lambda words: None,
             )
+        run = self.engine._runner.run
+
+        def counting(scheduled: Sequence[Scheduled], states: Sequence[SamplingState]) -> list[int | None]:
+            self.computed.update({item.sequence.request_id: item.num_tokens for item in scheduled})
+            return run(scheduled, states)
+
+        self.engine._runner.run = counting  # type: ignore[method-assign]
 
     @property
     def transfers(self) -> SteppedTransfers:
