@@ -33,6 +33,8 @@ class Room:
         self._reserve = reserve
         self._step_size = step_size
         self._max_running = max_running
+        # Whoever has that many keeps one at least, so that two never take each other's place for ever.
+        self._large_share = max(1.0, max_running * LARGE_SHARE)
 
     def has_place(self, sequence: TokenSequence, others: Sequence[TokenSequence]) -> bool:
         """Whether one more may run beside these: by their number, and by how long a step with all of them would take."""
@@ -44,11 +46,31 @@ class Room:
         """Whether it may run beside these. `shared_pages` are those it needs and they hold."""
         return self._fits(sequence, shared_pages, others, ())
 
-    def who_gives_way(
-        self, sequence: TokenSequence, running: Sequence[TokenSequence], restoring: Sequence[TokenSequence], now: float
+    def displacement(
+        self,
+        order: Sequence[TokenSequence],
+        running: Sequence[TokenSequence],
+        restoring: Sequence[TokenSequence],
+        now: float,
+    ) -> tuple[TokenSequence, list[TokenSequence]] | None:
+        """The first in the order that others have to give way to, and those others; mostly nobody."""
+        in_engine = [*running, *restoring]
+        places = Counter(one.account for one in in_engine)
+        are_alike = all(one.priority is Priority.INTERACTIVE for one in running)
+        if are_alike and max(places.values(), default=0) <= self._large_share:
+            return None
+        seen: set[tuple[Account | None, Priority]] = set()
+        for sequence in order:
+            if (kind := (sequence.account, sequence.priority)) not in seen:
+                seen.add(kind)
+                if leaving := self._who_gives_way(sequence, running, in_engine, now):
+                    return sequence, leaving
+        return None
+
+    def _who_gives_way(
+        self, sequence: TokenSequence, running: Sequence[TokenSequence], in_engine: Sequence[TokenSequence], now: float
     ) -> list[TokenSequence]:
         """Running sequences to be preempted so that this one fits, the last in seniority first; none where that does not help."""
-        in_engine = [*running, *restoring]
         places = Counter(one.account for one in in_engine)
         leaving: list[TokenSequence] = []
         for other in reversed(by_seniority(running, now)):
@@ -68,8 +90,7 @@ class Room:
         if places[sequence.account] or _rank(sequence, now) > OVERDUE or is_lower(sequence.priority, other.priority):
             return False
         even = places.total() / (len(places) + 1)
-        # It keeps one at least, so that the two do not take each other's place for ever.
-        return places[other.account] > max(1, self._max_running * LARGE_SHARE, even)
+        return places[other.account] > max(self._large_share, even)
 
     def fit_running(
         self, running: Sequence[TokenSequence], now: float

@@ -23,7 +23,7 @@ from engine.admission import Admission, Missing, Restoring, counted, origin
 from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
-from engine.fair_shares import Account, FairShares
+from engine.fair_shares import FairShares
 from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
@@ -160,17 +160,14 @@ class Scheduler:
         return admitted
 
     def _displace(self, order: list[Sequence], now: float) -> list[Admission]:
-        """The first of an account and class that others have to give way to, if there is one."""
-        seen: set[tuple[Account | None, Priority]] = set()
-        for sequence in order:
-            if (sequence.account, sequence.priority) in seen:
-                continue
-            seen.add((sequence.account, sequence.priority))
-            if leaving := self._room.who_gives_way(sequence, self._running, [*self._restoring], now):
-                for other in leaving:
-                    self._preempt(other)
-                return [self._begin(sequence, self._match(sequence), now)]
-        return []
+        """One sequence, where others have to give way to it."""
+        found = self._room.displacement(order, self._running, [*self._restoring], now)
+        if found is None:
+            return []
+        sequence, leaving = found
+        for other in leaving:
+            self._preempt(other)
+        return [self._begin(sequence, self._match(sequence), now)]
 
     def restored(self, sequence: Sequence, num_missing_brought: int) -> None:
         """The first so many of an admission's missing pages are there; what lies behind them is computed."""

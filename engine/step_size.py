@@ -21,8 +21,8 @@ STRETCH = 4.0
 """Most that a step may take, as a multiple of the pace an answer in it is used to. Beside one answer prompts still get three
 quarters of the machine, and an answer that usually gets a token every 30 ms gets one at least every 120 ms."""
 
-CROWDING = 2.0
-"""Most that other answers alone may slow an answer down, as such a multiple: the other half of STRETCH is left for prompts."""
+CROWDING = 3.0
+"""Most that other answers alone may slow an answer down, as such a multiple: what is left of STRETCH is for prompts."""
 
 LEAST_SHARE = 0.25
 """Prompt tokens may always take this part of what the answers take, however tight the target: the first token of a new answer
