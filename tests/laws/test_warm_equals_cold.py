@@ -167,7 +167,8 @@ def test_the_longest_copy_counts_in_whatever_order_the_tiers_came_to_theirs(
         fill(run, session, [tier for tier in order if tier != "device"])
         for tier in order:
             if tier == "device":
-                cache.leave_device(pages[96 // PAGE_TOKENS :])
+                for page in pages[96 // PAGE_TOKENS :]:
+                    cache._unplace(page)
             elif tier == "host":
                 memory.tiers.leave_host(pages[288 // PAGE_TOKENS :])
             else:
