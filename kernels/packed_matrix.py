@@ -96,7 +96,6 @@ def fill(matrix: PackedMatrix, parts: Sequence[Blocks], starts: Sequence[int]) -
 
 def _fill_small(matrix: PackedMatrix, parts: Sequence[SmallBlocks], starts: Sequence[int]) -> None:
     tiles, groups = matrix.quants.shape[:2]
-    quants = matrix.quants.view(tiles, groups, 4, TILE_ROWS, 4)
     scales = matrix.scales.view(tiles, groups, 2, TILE_ROWS)
     for part, start in zip(parts, starts, strict=True):
         # A group's bytes hold columns (0..3 | 4..7), (8..11 | 12..15), (16..19 | 20..23), (24..27 | 28..31).
@@ -106,19 +105,24 @@ def _fill_small(matrix: PackedMatrix, parts: Sequence[SmallBlocks], starts: Sequ
         upper = (first >> 4) | (second & 240)
         own = torch.cat((lower, upper), dim=2)
         for tile, lanes, rows in _tiles(start, own.shape[0]):
-            quants[tile, :, :, lanes] = own[rows].view(-1, lanes.stop - lanes.start, *own.shape[1:]).permute(0, 2, 3, 1, 4)
+            _place(matrix, own[rows], tile, lanes)
             scales[tile, :, 0, lanes] = _by_tile(part.scales[rows], lanes)
             scales[tile, :, 1, lanes] = _by_tile(part.minimums[rows], lanes)
 
 
 def _fill_bytes(matrix: PackedMatrix, parts: Sequence[ByteBlocks], starts: Sequence[int]) -> None:
-    tiles, groups = matrix.quants.shape[:2]
-    quants = matrix.quants.view(tiles, groups, 8, TILE_ROWS, 4)
     for part, start in zip(parts, starts, strict=True):
-        own = (part.values.view(torch.uint8) ^ 128).view(*part.values.shape[:2], 8, 4)
+        own = part.values.view(torch.uint8) ^ 128
         for tile, lanes, rows in _tiles(start, own.shape[0]):
-            quants[tile, :, :, lanes] = own[rows].view(-1, lanes.stop - lanes.start, *own.shape[1:]).permute(0, 2, 3, 1, 4)
+            _place(matrix, own[rows], tile, lanes)
             matrix.scales[tile, :, lanes] = _by_tile(part.scales[rows], lanes)
+
+
+def _place(matrix: PackedMatrix, rows: torch.Tensor, tile: slice, lanes: slice) -> None:
+    """Rows of bytes into their lanes. Four bytes that stay together are moved as one number."""
+    words = rows.reshape(rows.shape[0], -1).view(torch.int32)
+    places = matrix.quants.view(torch.int32).view(matrix.quants.shape[0], -1, TILE_ROWS)
+    places[tile, :, lanes] = words.view(-1, lanes.stop - lanes.start, words.shape[1]).transpose(1, 2)
 
 
 def _by_tile(numbers: torch.Tensor, lanes: slice) -> torch.Tensor:

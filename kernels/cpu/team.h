@@ -37,7 +37,7 @@ class Team {
     for (int turns = 0; round_.load(std::memory_order_acquire) == round; ++turns) {
       // A thread that waits longer than any operation takes waits for one that is not running: let it.
       if (turns < SPINS) {
-        _mm_pause();
+        asm volatile("" ::: "memory");
       } else {
         sched_yield();
       }
