@@ -5,6 +5,7 @@
 // comes alone or in a chunk, gives the same bits.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "rotate.h"

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
-#include <optional>
 
 namespace kvasir {
 namespace {
@@ -57,7 +56,140 @@ struct Decoder::Rooms {
   Room<float> hidden, qkv, added, attended, states, buffers;
   Room<uint16_t> queries;
   QuantisedRoom normed, attended_rounded, gated, wanted;
-  std::vector<std::atomic<int64_t>> next_item;
+};
+
+// One thread's way through a step.
+class Decoder::Pass {
+ public:
+  Pass(const Decoder& decoder, const Step& step, const std::vector<AttentionPlan>& plans, Team& team, int thread)
+      : shape_(decoder.shape_),
+        weights_(decoder.weights_),
+        windows_(decoder.windows_),
+        step_(step),
+        plans_(plans),
+        team_(team),
+        rooms_(*decoder.rooms_),
+        size_(shape_.hidden_padded()),
+        hidden_(rooms_.hidden.get()),
+        buffer_(rooms_.buffers.get() + thread * size_),
+        row_room_(rooms_.attended.get() + thread * weights_.layers[0].attention_output.groups * GROUP) {}
+
+  static constexpr int64_t OPERATIONS_OF_LAYER = 9, OTHER_OPERATIONS = 3;
+
+  void run() {
+    each(step_.rows, [&](int64_t row) { embed(row); });
+    const LayerWeights* before = nullptr;
+    for (size_t index = 0; index < weights_.layers.size(); ++index) {
+      const LayerWeights& layer = weights_.layers[index];
+      each(step_.rows, [&](int64_t row) {
+        if (before != nullptr) add_output(row, before->feed_forward_output_norm);
+        norm(row, layer.attention_norm);
+      });
+      attend(layer, index);
+      each(step_.rows, [&](int64_t row) {
+        add_output(row, layer.attention_output_norm);
+        norm(row, layer.feed_forward_norm);
+      });
+      feed_forward(layer);
+      before = &layer;
+    }
+    each(step_.wanted, [&](int64_t at) {
+      const int64_t row = step_.logit_rows[at];
+      add_output(row, before->feed_forward_output_norm);
+      norm_and_quantise(
+          hidden_ + row * size_, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer_, rooms_.wanted.get(), at);
+    });
+    if (step_.wanted == 0) return;
+    team_.share(operation_++, weights_.head.pairs(), [&](int64_t first, int64_t end) {
+      linear_logits(
+          weights_.head, rooms_.wanted.get(), step_.wanted, shape_.vocabulary, shape_.logit_cap, step_.logits,
+          {first, end});
+    });
+  }
+
+ private:
+  template <class Work>
+  void each(int64_t items, const Work& work) {
+    team_.share(operation_++, items, [&](int64_t first, int64_t end) {
+      for (int64_t item = first; item < end; ++item) work(item);
+    });
+  }
+
+  void embed(int64_t row) {
+    float* own = hidden_ + row * size_;
+    matrix_row(weights_.embedding, step_.token_ids[row], own);
+    for (int64_t at = 0; at < size_; at += LANES) {
+      store(own + at, multiply(load(own + at), all(shape_.embedding_scale)));
+    }
+  }
+
+  // Where the output of a layer's part is normed before it is added, it waits for its row to be whole.
+  void add_output(int64_t row, const float* weight) {
+    if (weight == nullptr) return;
+    add_normed(hidden_ + row * size_, rooms_.added.get() + row * size_, weight, shape_.hidden, size_, shape_.epsilon);
+  }
+
+  void norm(int64_t row, const float* weight) {
+    norm_and_quantise(
+        hidden_ + row * size_, weight, shape_.hidden, shape_.epsilon, buffer_, rooms_.normed.get(), row);
+  }
+
+  void output(const Matrix& matrix, const QuantisedRows& rows, const float* bias, bool is_normed) {
+    team_.share(operation_++, matrix.pairs(), [&](int64_t first, int64_t end) {
+      if (is_normed) {
+        linear(matrix, rows, step_.rows, bias, rooms_.added.get(), size_, {first, end});
+      } else {
+        linear_added(matrix, rows, step_.rows, bias, hidden_, size_, {first, end});
+      }
+    });
+  }
+
+  void attend(const LayerWeights& layer, size_t index) {
+    float* qkv = rooms_.qkv.get();
+    uint16_t *queries = rooms_.queries.get(), *keys = step_.keys[index], *values = step_.values[index];
+    const int64_t stride = layer.qkv.tiles * LANES;
+    team_.share(operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
+      linear(layer.qkv, rooms_.normed.get(), step_.rows, layer.qkv_bias, qkv, stride, {first, end});
+    });
+    const AngleTable& angles = step_.angles[layer.rotation];
+    const RotatedRows rotated = {
+        qkv, stride, angles.cosines, angles.sines, step_.positions, step_.slots, layer.head_norm, shape_.epsilon};
+    each(step_.rows * shape_.heads.all(), [&](int64_t item) {
+      rotate_and_store(shape_.heads, rotated, item, queries, keys, values);
+    });
+    const auto window = std::find(windows_.begin(), windows_.end(), layer.window_tokens) - windows_.begin();
+    const AttentionPlan& plan = plans_[window];
+    float* states = rooms_.states.get();
+    each(plan.items(), [&](int64_t item) {
+      plan.attend(item, shape_.score_rule, queries, keys, values, states);
+    });
+    const QuantisedRows& attended = rooms_.attended_rounded.get();
+    each(step_.rows, [&](int64_t row) {
+      plan.finish(row, states, row_room_);
+      quantise_row(row_room_, attended, row);
+    });
+    output(layer.attention_output, attended, layer.attention_output_bias, layer.attention_output_norm != nullptr);
+  }
+
+  void feed_forward(const LayerWeights& layer) {
+    const QuantisedRows& between = rooms_.gated.get();
+    team_.share(operation_++, between.groups, [&](int64_t first, int64_t end) {
+      gated(
+          layer.gate_up, rooms_.normed.get(), step_.rows, layer.gate_up_bias, shape_.activation, between, {first, end});
+    });
+    output(layer.down, between, layer.down_bias, layer.feed_forward_output_norm != nullptr);
+  }
+
+  const DecoderShape& shape_;
+  const DecoderWeights& weights_;
+  const std::vector<int64_t>& windows_;
+  const Step& step_;
+  const std::vector<AttentionPlan>& plans_;
+  Team& team_;
+  Rooms& rooms_;
+  const int64_t size_;
+  float *hidden_, *buffer_, *row_room_;
+  int64_t operation_ = 0;
 };
 
 Decoder::Decoder(const DecoderShape& shape, const DecoderWeights& weights)
@@ -67,13 +199,13 @@ Decoder::Decoder(const DecoderShape& shape, const DecoderWeights& weights)
       windows_.push_back(layer.window_tokens);
     }
   }
-  rooms_->next_item = std::vector<std::atomic<int64_t>>(weights_.layers.size());
 }
 
 Decoder::~Decoder() = default;
 
 void Decoder::run(const Step& step, int threads) {
   const int64_t rows = step.rows, hidden = shape_.hidden_padded();
+  const LayerWeights& any = weights_.layers[0];
   std::vector<AttentionPlan> plans;
   int64_t states = 0;
   for (const int64_t window : windows_) {
@@ -81,123 +213,20 @@ void Decoder::run(const Step& step, int threads) {
     states = std::max(states, plans.back().state_numbers());
   }
   rooms_->hidden.of(rows * hidden);
-  rooms_->qkv.of(rows * weights_.layers[0].qkv.tiles * LANES);
+  rooms_->qkv.of(rows * any.qkv.tiles * LANES);
   rooms_->added.of(rows * hidden);
-  rooms_->attended.of(threads * weights_.layers[0].attention_output.groups * GROUP);
+  rooms_->attended.of(threads * any.attention_output.groups * GROUP);
   rooms_->states.of(states);
   rooms_->buffers.of(threads * hidden);
   rooms_->queries.of(rows * shape_.heads.heads * shape_.heads.size);
   rooms_->normed.of(rows, hidden / GROUP);
-  rooms_->attended_rounded.of(rows, weights_.layers[0].attention_output.groups);
-  rooms_->gated.of(rows, weights_.layers[0].down.groups);
+  rooms_->attended_rounded.of(rows, any.attention_output.groups);
+  rooms_->gated.of(rows, any.down.groups);
   rooms_->wanted.of(step.wanted, hidden / GROUP);
-  for (std::atomic<int64_t>& next : rooms_->next_item) next.store(0, std::memory_order_relaxed);
-  std::optional<Team> team;
+  // There may be fewer threads than are asked for, and it works with any number.
+  Team team(threads, (int64_t)weights_.layers.size() * Pass::OPERATIONS_OF_LAYER + Pass::OTHER_OPERATIONS);
 #pragma omp parallel num_threads(threads)
-  {
-    // There may be fewer than were asked for.
-#pragma omp single
-    team.emplace(omp_get_num_threads());
-    compute(step, plans, *team, {omp_get_thread_num(), omp_get_num_threads()});
-  }
-}
-
-void Decoder::compute(const Step& step, const std::vector<AttentionPlan>& plans, Team& team, Share share) {
-  const int64_t size = shape_.hidden_padded();
-  float* hidden = rooms_->hidden.get();
-  float* buffer = rooms_->buffers.get() + share.thread * size;
-  for (int64_t row = share.first(step.rows); row < share.end(step.rows); ++row) {
-    float* own = hidden + row * size;
-    matrix_row(weights_.embedding, step.token_ids[row], own);
-    for (int64_t at = 0; at < size; at += LANES) store(own + at, multiply(load(own + at), all(shape_.embedding_scale)));
-  }
-  for (size_t index = 0; index < weights_.layers.size(); ++index) {
-    const LayerWeights& layer = weights_.layers[index];
-    const auto window = std::find(windows_.begin(), windows_.end(), layer.window_tokens) - windows_.begin();
-    attention_part(step, layer, index, plans[window], team, share);
-    feed_forward_part(step, layer, team, share);
-  }
-  for (int64_t at = share.first(step.wanted); at < share.end(step.wanted); ++at) {
-    const float* row = hidden + step.logit_rows[at] * size;
-    norm_and_quantise(row, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer, rooms_->wanted.get(), at);
-  }
-  team.wait();
-  linear_logits(
-      weights_.head, rooms_->wanted.get(), step.wanted, shape_.vocabulary, shape_.logit_cap, step.logits, share);
-}
-
-void Decoder::attention_part(
-    const Step& step, const LayerWeights& layer, size_t index, const AttentionPlan& plan, Team& team, Share share) {
-  const int64_t size = shape_.hidden_padded(), rows = step.rows;
-  float *hidden = rooms_->hidden.get(), *qkv = rooms_->qkv.get(), *added = rooms_->added.get();
-  float* buffer = rooms_->buffers.get() + share.thread * size;
-  const QuantisedRows& normed = rooms_->normed.get();
-  for (int64_t row = share.first(rows); row < share.end(rows); ++row) {
-    norm_and_quantise(hidden + row * size, layer.attention_norm, shape_.hidden, shape_.epsilon, buffer, normed, row);
-  }
-  team.wait();
-  const int64_t stride = layer.qkv.tiles * LANES;
-  linear(layer.qkv, normed, rows, layer.qkv_bias, qkv, stride, share);
-  team.wait();
-  const AngleTable& angles = step.angles[layer.rotation];
-  const RotatedRows rotated = {
-      qkv, stride, angles.cosines, angles.sines, step.positions, step.slots, layer.head_norm, shape_.epsilon};
-  const int64_t turns = rows * shape_.heads.all();
-  for (int64_t item = share.first(turns); item < share.end(turns); ++item) {
-    rotate_and_store(
-        shape_.heads, rotated, item, rooms_->queries.get(), step.keys[index], step.values[index]);
-  }
-  team.wait();
-  // Contexts differ in length, so nobody can tell beforehand which share is as long as another.
-  std::atomic<int64_t>& next = rooms_->next_item[index];
-  for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < plan.items();) {
-    plan.attend(
-        item, shape_.score_rule, rooms_->queries.get(), step.keys[index], step.values[index], rooms_->states.get());
-  }
-  team.wait();
-  const QuantisedRows& attended = rooms_->attended_rounded.get();
-  float* row_room = rooms_->attended.get() + share.thread * attended.groups * GROUP;
-  for (int64_t row = share.first(rows); row < share.end(rows); ++row) {
-    plan.finish(row, rooms_->states.get(), row_room);
-    quantise_row(row_room, attended, row);
-  }
-  team.wait();
-  if (layer.attention_output_norm == nullptr) {
-    linear_added(layer.attention_output, attended, rows, layer.attention_output_bias, hidden, size, share);
-    team.wait();
-    return;
-  }
-  linear(layer.attention_output, attended, rows, layer.attention_output_bias, added, size, share);
-  team.wait();
-  for (int64_t row = share.first(rows); row < share.end(rows); ++row) {
-    const float* weight = layer.attention_output_norm;
-    add_normed(hidden + row * size, added + row * size, weight, shape_.hidden, size, shape_.epsilon);
-  }
-}
-
-void Decoder::feed_forward_part(const Step& step, const LayerWeights& layer, Team& team, Share share) {
-  const int64_t size = shape_.hidden_padded(), rows = step.rows;
-  float *hidden = rooms_->hidden.get(), *added = rooms_->added.get();
-  float* buffer = rooms_->buffers.get() + share.thread * size;
-  const QuantisedRows &normed = rooms_->normed.get(), &between = rooms_->gated.get();
-  for (int64_t row = share.first(rows); row < share.end(rows); ++row) {
-    norm_and_quantise(hidden + row * size, layer.feed_forward_norm, shape_.hidden, shape_.epsilon, buffer, normed, row);
-  }
-  team.wait();
-  gated(layer.gate_up, normed, rows, layer.gate_up_bias, shape_.activation, between, share);
-  team.wait();
-  if (layer.feed_forward_output_norm == nullptr) {
-    linear_added(layer.down, between, rows, layer.down_bias, hidden, size, share);
-    team.wait();
-    return;
-  }
-  linear(layer.down, between, rows, layer.down_bias, added, size, share);
-  team.wait();
-  for (int64_t row = share.first(rows); row < share.end(rows); ++row) {
-    const float* weight = layer.feed_forward_output_norm;
-    add_normed(hidden + row * size, added + row * size, weight, shape_.hidden, size, shape_.epsilon);
-  }
-  // Each thread norms the rows it has added to next: no need to meet.
+  Pass(*this, step, plans, team, omp_get_thread_num()).run();
 }
 
 }  // namespace kvasir

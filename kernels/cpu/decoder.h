@@ -6,6 +6,7 @@
 
 #include "attention.h"
 #include "linear.h"
+#include "team.h"
 
 namespace kvasir {
 
@@ -69,10 +70,7 @@ class Decoder {
 
  private:
   struct Rooms;
-  void compute(const Step& step, const std::vector<AttentionPlan>& plans, Team& team, Share share);
-  void attention_part(const Step& step, const LayerWeights& layer, size_t index, const AttentionPlan& plan, Team& team,
-                      Share share);
-  void feed_forward_part(const Step& step, const LayerWeights& layer, Team& team, Share share);
+  class Pass;
 
   DecoderShape shape_;
   DecoderWeights weights_;

@@ -84,11 +84,8 @@ RoundedRows rounded_rows(const Tensor& rows, int64_t groups) {
 }
 
 template <class Work>
-void in_shares(const Work& work) {
-  const int threads = at::get_num_threads();
-  at::parallel_for(0, threads, 1, [&](int64_t first, int64_t end) {
-    for (int64_t thread = first; thread < end; ++thread) work(Share{(int)thread, threads});
-  });
+void in_runs(int64_t items, const Work& work) {
+  at::parallel_for(0, items, 1, [&](int64_t first, int64_t end) { work(Run{first, end}); });
 }
 
 std::tuple<Tensor, Tensor> op_quantise_rows(const Tensor& rows) {
@@ -119,7 +116,7 @@ Tensor op_linear(const Tensor& rows, const Tensor& quants, const Tensor& scales,
   const float* offsets = bias ? floats(*bias, columns, "bias") : nullptr;
   Tensor result = at::empty({rows.size(0), columns}, at::kFloat);
   float* to = result.data_ptr<float>();
-  in_shares([&](Share share) { linear(matrix, rounded.view, rows.size(0), offsets, to, columns, share); });
+  in_runs(matrix.pairs(), [&](Run pairs) { linear(matrix, rounded.view, rows.size(0), offsets, to, columns, pairs); });
   return result;
 }
 
@@ -131,8 +128,8 @@ std::tuple<Tensor, Tensor> op_gated(
   const float* offsets = bias ? floats(*bias, matrix.tiles * LANES, "bias") : nullptr;
   RoundedRows result(rows.size(0), matrix.tiles / 4);
   const Activation activation = gelu ? Activation::gelu : Activation::silu;
-  in_shares([&](Share share) {
-    gated(matrix, rounded.view, rows.size(0), offsets, activation, result.view, share);
+  in_runs(matrix.tiles / 4, [&](Run groups) {
+    gated(matrix, rounded.view, rows.size(0), offsets, activation, result.view, groups);
   });
   return {result.bytes, result.scales};
 }

@@ -190,12 +190,10 @@ void tiles_of(
   }
 }
 
-// `finish(row, tile, numbers)` for each row and each tile of this thread's share.
+// `finish(row, tile, numbers)` for each row and each tile of some pairs.
 template <class Finish>
-void shared_tiles(
-    const Matrix& matrix, const QuantisedRows& rows, int64_t count, Share share, const Finish& finish) {
-  const int64_t pairs = matrix.tiles / 2;
-  for (int64_t pair = share.first(pairs); pair < share.end(pairs); ++pair) {
+void each_tile(const Matrix& matrix, const QuantisedRows& rows, int64_t count, Run pairs, const Finish& finish) {
+  for (int64_t pair = pairs.first; pair < pairs.end; ++pair) {
     const int64_t tiles[2] = {2 * pair, 2 * pair + 1};
     tiles_of<2>(matrix, tiles, rows, count, [&](int64_t row, int at, Floats numbers) {
       finish(row, 2 * pair + at, numbers);
@@ -229,9 +227,9 @@ float half_to_float(uint16_t half) {
 
 void linear(
     const Matrix& matrix, const QuantisedRows& rows, int64_t count, const float* bias, float* to, int64_t stride,
-    Share share) {
+    Run pairs) {
   with_bias(bias, [&](auto biased) {
-    shared_tiles(matrix, rows, count, share, [&](int64_t row, int64_t tile, Floats numbers) {
+    each_tile(matrix, rows, count, pairs, [&](int64_t row, int64_t tile, Floats numbers) {
       store(to + row * stride + tile * LANES, biased(tile, numbers));
     });
   });
@@ -239,9 +237,9 @@ void linear(
 
 void linear_added(
     const Matrix& matrix, const QuantisedRows& rows, int64_t count, const float* bias, float* to, int64_t stride,
-    Share share) {
+    Run pairs) {
   with_bias(bias, [&](auto biased) {
-    shared_tiles(matrix, rows, count, share, [&](int64_t row, int64_t tile, Floats numbers) {
+    each_tile(matrix, rows, count, pairs, [&](int64_t row, int64_t tile, Floats numbers) {
       float* place = to + row * stride + tile * LANES;
       store(place, add(load(place), biased(tile, numbers)));
     });
@@ -249,8 +247,8 @@ void linear_added(
 }
 
 void linear_logits(
-    const Matrix& matrix, const QuantisedRows& rows, int64_t count, int64_t columns, float cap, float* to, Share share) {
-  shared_tiles(matrix, rows, count, share, [&](int64_t row, int64_t tile, Floats numbers) {
+    const Matrix& matrix, const QuantisedRows& rows, int64_t count, int64_t columns, float cap, float* to, Run pairs) {
+  each_tile(matrix, rows, count, pairs, [&](int64_t row, int64_t tile, Floats numbers) {
     if (cap != 0.0f) numbers = multiply(all(cap), hyperbolic_tangent(divide(numbers, all(cap))));
     const int64_t left = columns - tile * LANES;
     float* place = to + row * columns + tile * LANES;
@@ -266,13 +264,13 @@ void linear_logits(
 
 void gated(
     const Matrix& matrix, const QuantisedRows& rows, int64_t count, const float* bias, Activation activation,
-    const QuantisedRows& to, Share share) {
+    const QuantisedRows& to, Run groups) {
   const int64_t half = matrix.tiles / 2;
   static thread_local std::vector<float> room;
   if ((int64_t)room.size() < count * GROUP) room.resize(count * GROUP);
   float* both = room.data();
   float gate[LANES];
-  for (int64_t group = share.first(half / 2); group < share.end(half / 2); ++group) {
+  for (int64_t group = groups.first; group < groups.end; ++group) {
     for (int part = 0; part < 2; ++part) {
       const int64_t tiles[2] = {2 * group + part, half + 2 * group + part};
       with_bias(bias, [&](auto biased) {

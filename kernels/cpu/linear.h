@@ -23,6 +23,7 @@ struct Matrix {
   int bits = 0;
 
   int64_t quant_bytes() const { return bits == 4 ? 256 : 512; }
+  int64_t pairs() const { return tiles / 2; }
   int64_t scale_numbers() const { return bits == 4 ? 2 * LANES : LANES; }
   const uint8_t* tile_quants(int64_t tile) const { return quants + tile * groups * quant_bytes(); }
   const uint16_t* tile_scales(int64_t tile) const { return scales + tile * groups * scale_numbers(); }
@@ -30,25 +31,30 @@ struct Matrix {
 
 enum class Activation { silu, gelu };
 
-// to[row, column] = product (+ bias): this thread's share of the tiles. `stride` numbers lie between rows of `to`.
+// Tiles come in pairs; each operation computes those from `first` up to `end`.
+struct Run {
+  int64_t first, end;
+};
+
+// to[row, column] = product (+ bias). `stride` numbers lie between rows of `to`.
 void linear(
     const Matrix& matrix, const QuantisedRows& rows, int64_t count, const float* bias, float* to, int64_t stride,
-    Share share);
+    Run pairs);
 
 // to += product (+ bias).
 void linear_added(
     const Matrix& matrix, const QuantisedRows& rows, int64_t count, const float* bias, float* to, int64_t stride,
-    Share share);
+    Run pairs);
 
 // Rows of `columns` logits without padding between them, bent by `cap` where it is not 0.
 void linear_logits(
-    const Matrix& matrix, const QuantisedRows& rows, int64_t count, int64_t columns, float cap, float* to, Share share);
+    const Matrix& matrix, const QuantisedRows& rows, int64_t count, int64_t columns, float cap, float* to, Run pairs);
 
 // The gate's rows are the first half of the matrix, in whole groups of 32. activation(gate) * up, rounded at once: a group
-// of the result is two tiles of each half.
+// of the result is two tiles of each half, so there are a quarter as many groups as tiles.
 void gated(
     const Matrix& matrix, const QuantisedRows& rows, int64_t count, const float* bias, Activation activation,
-    const QuantisedRows& to, Share share);
+    const QuantisedRows& to, Run groups);
 
 // One row of the matrix, [groups * 32] numbers.
 void matrix_row(const Matrix& matrix, int64_t row, float* to);

@@ -1,7 +1,6 @@
 // Rows between the products: norms, and rounding to 8 bits in groups of 32.
 #pragma once
 
-#include "team.h"
 #include "vectors.h"
 
 namespace kvasir {

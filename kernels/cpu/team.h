@@ -1,54 +1,79 @@
 // The threads that compute one step together, from its first operation to its last.
 //
-// Operations split their work by `Share` and meet at `Team::wait`. One step enters one parallel region: waking threads for
-// each of its two hundred operations would take longer than some of them.
+// A step enters one parallel region: waking threads for each of its two hundred operations would take longer than some of
+// them. Inside, an operation's items are claimed in small runs, and it is over when all its items are done, whoever did them.
+// So a thread that the system has put to sleep holds up the others by the run it has claimed, and not by its share of
+// everything; when it comes back it skips what has been done without it.
 #pragma once
 
 #include <immintrin.h>
-#include <sched.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 namespace kvasir {
 
-struct Share {
-  int thread;
-  int threads;
-
-  int64_t first(int64_t items) const { return items * thread / threads; }
-  int64_t end(int64_t items) const { return items * (thread + 1) / threads; }
-};
-
 class Team {
  public:
-  explicit Team(int threads) : threads_(threads) {}
+  Team(int threads, int64_t operations) : threads_(threads), operations_(operations) {}
 
-  // Returns when all threads are here. What each wrote before is seen by all after.
-  void wait() {
-    if (threads_ == 1) return;
-    const uint32_t round = round_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == threads_ - 1) {
-      arrived_.store(0, std::memory_order_relaxed);
-      round_.store(round + 1, std::memory_order_release);
-      return;
+  int threads() const { return threads_; }
+
+  // `work(first, end)` for runs of the items of operation number `operation`; returns when all items are done, and what was
+  // written for them is seen. All threads call it for the same operations in the same order.
+  template <class Work>
+  void share(int64_t operation, int64_t items, const Work& work) {
+    Operation& own = operations_[operation];
+    const int64_t run = std::max<int64_t>(1, items / (threads_ * RUNS_EACH));
+    for (int64_t first; (first = own.next.fetch_add(run, std::memory_order_relaxed)) < items;) {
+      const int64_t end = std::min(first + run, items);
+      work(first, end);
+      if (own.done.fetch_add(end - first, std::memory_order_seq_cst) + end - first == items) wake();
     }
-    for (int turns = 0; round_.load(std::memory_order_acquire) == round; ++turns) {
-      // A thread that waits longer than any operation takes waits for one that is not running: let it.
-      if (turns < SPINS) {
-        asm volatile("" ::: "memory");
-      } else {
-        sched_yield();
-      }
-    }
+    wait(own, items);
   }
 
  private:
-  static constexpr int SPINS = 4000;
+  static constexpr int RUNS_EACH = 4;
+  // About 30 microseconds: longer than a run takes, so whoever still waits waits for a thread that is not running. Asleep, it
+  // leaves that one its core.
+  static constexpr uint64_t SPIN_CYCLES = 100'000;
+
+  struct Operation {
+    alignas(64) std::atomic<int64_t> next{0};
+    alignas(64) std::atomic<int64_t> done{0};
+  };
+
+  void wait(const Operation& own, int64_t items) {
+    const auto is_done = [&] { return own.done.load(std::memory_order_seq_cst) >= items; };
+    if (is_done()) return;
+    const uint64_t begun = __rdtsc();
+    while (__rdtsc() - begun < SPIN_CYCLES) {
+      if (is_done()) return;
+    }
+    sleepers_.fetch_add(1);
+    while (true) {
+      const uint32_t seen = finished_.load();
+      if (is_done()) break;
+      syscall(SYS_futex, &finished_, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+    }
+    sleepers_.fetch_sub(1);
+  }
+
+  void wake() {
+    finished_.fetch_add(1);
+    if (sleepers_.load() > 0) syscall(SYS_futex, &finished_, FUTEX_WAKE_PRIVATE, threads_, nullptr, nullptr, 0);
+  }
+
   const int threads_;
-  alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<uint32_t> round_{0};
+  std::vector<Operation> operations_;
+  alignas(64) std::atomic<uint32_t> finished_{0};
+  alignas(64) std::atomic<int> sleepers_{0};
 };
 
 }  // namespace kvasir
