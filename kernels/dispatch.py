@@ -25,8 +25,8 @@ KERNEL_NAMES: Final = ("auto", "reference", "cpu")
 class KernelChoice:
     """`operations` has the functions of `kernels.reference`; `reason` is one sentence for people.
 
-    `cpu` is there where the C++ kernels run, and is for a model whose weights have 4 or 8 bits. `buildable` is the variant that could
-    run here and is not built yet.
+    `cpu` is there where the C++ kernels run, and is for a model whose weights have 4 or 8 bits. `buildable` is the variant that
+    could run here and is not built yet.
     """
 
     name: str

@@ -1,7 +1,8 @@
 """Matrices of 4 and 8 bits in the layout the CPU kernels read: how they are made, and what numbers they stand for.
 
-Made when a model is loaded, from a file's own blocks without rounding again, or from floating point numbers. `kernels/cpu/linear.h`
-draws the same layout. 32 columns of a row are a group with a scale of its own, and 4-bit groups have a minimum too:
+Made when a model is loaded, from a file's own blocks without rounding again, or from floating point numbers.
+`kernels/cpu/linear.h` draws the same layout. 32 columns of a row are a group with a scale of its own, and 4-bit groups have a
+minimum too:
 
     4 bits   weight = nibble * scale + minimum       nibbles 0 to 15
     8 bits   weight = byte * scale                   bytes -128 to 127
@@ -179,8 +180,10 @@ def weights_of(matrix: PackedMatrix) -> torch.Tensor:
         quants = matrix.quants.view(tiles, groups, 4, TILE_ROWS, 4)
         by_column = torch.stack((quants & 15, quants >> 4), dim=3)
         values = by_column.permute(0, 4, 1, 2, 3, 5).reshape(tiles, TILE_ROWS, groups, GROUP_COLUMNS).float()
-        scales, minimums = matrix.scales.float().view(tiles, groups, 2, TILE_ROWS).permute(2, 0, 3, 1)[..., None]
-        return (values * scales + minimums).view(matrix.rows, matrix.columns)
+        both = matrix.scales.float().view(tiles, groups, 2, TILE_ROWS).permute(2, 0, 3, 1)[..., None]
+        weights = values * both[0] + both[1]
+        return weights.view(matrix.rows, matrix.columns)
     quants = matrix.quants.view(tiles, groups, 8, TILE_ROWS, 4)
     values = quants.permute(0, 3, 1, 2, 4).reshape(tiles, TILE_ROWS, groups, GROUP_COLUMNS).float() - 128
-    return (values * matrix.scales.float().transpose(1, 2)[..., None]).view(matrix.rows, matrix.columns)
+    weights = values * matrix.scales.float().transpose(1, 2)[..., None]
+    return weights.view(matrix.rows, matrix.columns)

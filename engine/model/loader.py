@@ -9,10 +9,11 @@ start reads two files and computes. Two kinds of folders are known:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import torch
 
@@ -21,23 +22,24 @@ from engine.errors import ModelError
 from engine.kv_cache import KVSpec
 from engine.model.architecture import ModelShape
 from engine.model.config_shape import shape_of_config
-from engine.model.decoder import Decoder, DecoderLike, DecoderWeights
+from engine.model.decoder import Decoder, DecoderLike
 from engine.model.fingerprint import fingerprint_of
 from engine.model.gguf_file import GgufFile
 from engine.model.gguf_folder import gguf_of_folder
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
+from engine.model.precision import Precision, choose_precision
+from engine.model.quantised_decoder import QuantisedDecoder
+from engine.model.quantised_weights import PackedMatrices
 from engine.model.safetensors_source import SafetensorsSource
-from engine.model.weights import WeightPlan
+from engine.model.weights import FloatMatrices, TensorSource, WeightPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import ModelInfo
-from kernels.dispatch import choose_kernels
+from kernels.cpu.build import build_in_background
+from kernels.dispatch import KERNEL_NAMES, choose_kernels
 
-PRECISIONS: Final = {"auto": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16}
-"""`auto` is float32: on a CPU without bfloat16 instructions the smaller type is the slower one."""
-
-PRECISION_NAMES: Final = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,74 +55,89 @@ class LoadedModel:
 def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | None = None) -> LoadedModel:
     """Load the folder `config.model_path`. `on_progress` gets a few words before each part of the work. Raises ModelError."""
     folder = config.model_path
-    dtype = PRECISIONS.get(config.weights)
-    if dtype is None:
-        raise ModelError(f"weights can be {', '.join(PRECISIONS)}, and not {config.weights!r}")
+    if config.kernels not in KERNEL_NAMES:
+        raise ModelError(f"kernels can be {', '.join(KERNEL_NAMES)}, and not {config.kernels!r}")
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
     report = on_progress or (lambda _words: None)
-    load = _load_safetensors if (folder / "config.json").exists() else _load_gguf
-    parts = load(folder, dtype, report)
-    shape = parts.shape
-    if max(parts.tokenizer.end_token_ids, default=0) >= shape.vocabulary_size:
-        raise ModelError(
-            f"{folder} has end tokens beyond its {shape.vocabulary_size} embeddings: its tokenizer is another's"
-        )
-    if parts.tokenizer.vocabulary_size > shape.vocabulary_size:
-        raise ModelError(
-            f"{folder} has a tokenizer with {parts.tokenizer.vocabulary_size} ids and only {shape.vocabulary_size} "
-            "embeddings: it is another model's"
-        )
-    kernels = choose_kernels()
+    kernels = choose_kernels(config.kernels, config.kernels_folder)
+    with _opened(folder) as model:
+        shape = model.shape
+        precision = choose_precision(config.weights, shape, kernels)
+        if config.kernels == "cpu" and precision.kernels.cpu is None:
+            raise ModelError(f"the CPU kernels cannot be used: {precision.kernels.reason}")
+        report("reading the tokenizer")
+        tokenizer = ChatTokenizer.from_folder(folder, model.end_ids)
+        _require_own_tokenizer(folder, tokenizer, shape)
+        report("reading the weights")
+        decoder, parameters, weights_name = _decoder_of(model.source, shape, precision)
     info = ModelInfo(
         name=config.model_name,
         architecture=shape.architecture,
-        parameters=parts.parameters,
+        parameters=parameters,
         context_tokens=shape.context_tokens,
         vocabulary_size=shape.vocabulary_size,
-        weights=PRECISION_NAMES[dtype],
-        kernels=kernels.name,
-        fingerprint=fingerprint_of(folder, parts.files, PRECISION_NAMES[dtype]),
+        weights=weights_name,
+        kernels=precision.kernels.name,
+        fingerprint=fingerprint_of(folder, model.files, precision.content_name),
     )
-    return LoadedModel(Decoder(shape, parts.weights, kernels), parts.tokenizer, info, shape.kv_spec(dtype))
+    logger.info("%s weights, %s kernels: %s", info.weights, info.kernels, precision.kernels.reason)
+    if kernels.buildable is not None and config.kernels_folder is not None:
+        build_in_background(config.kernels_folder, kernels.buildable)
+    return LoadedModel(decoder, tokenizer, info, shape.kv_spec(precision.kv_dtype))
+
+
+def _decoder_of(source: TensorSource, shape: ModelShape, precision: Precision) -> tuple[DecoderLike, int, str]:
+    """The decoder, the number of its parameters, and what its weights are called."""
+    if precision.kernels.cpu is not None:
+        matrices = PackedMatrices(source, precision.bits)
+        packed = WeightPlan(source, shape, torch.float32, matrices)
+        decoder = QuantisedDecoder(shape, packed.build(), precision.kernels.cpu)
+        return decoder, packed.parameters, f"int{matrices.least_bits}"
+    dtype = precision.dtype
+    plan = WeightPlan(source, shape, dtype, FloatMatrices(source, dtype))
+    return Decoder(shape, plan.build(), precision.kernels), plan.parameters, precision.content_name
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _Model:
     """What the two kinds of folders have in common."""
 
     shape: ModelShape
-    weights: DecoderWeights
-    parameters: int
-    tokenizer: ChatTokenizer
+    source: TensorSource
+    end_ids: set[int]
     files: tuple[Path, ...]
 
 
-def _load_safetensors(folder: Path, dtype: torch.dtype, report: Callable[[str], None]) -> _Parts:
+@contextmanager
+def _opened(folder: Path) -> Iterator[_Model]:
     config_path = folder / "config.json"
-    config = read_json_object(config_path)
-    shape = shape_of_config(config, str(config_path))
-    generation = read_json_object_if_there(folder / "generation_config.json")
-    report("reading the tokenizer")
-    ends = {*_ids(config.get("eos_token_id")), *_ids(generation.get("eos_token_id"))}
-    tokenizer = ChatTokenizer.from_folder(folder, ends)
-    report("reading the weights")
-    with SafetensorsSource(folder) as source:
-        plan = WeightPlan(source, shape, dtype)
-        return _Parts(shape, plan.build(), plan.parameters, tokenizer, (config_path, *source.paths))
-
-
-def _load_gguf(folder: Path, dtype: torch.dtype, report: Callable[[str], None]) -> _Parts:
+    if config_path.exists():
+        config = read_json_object(config_path)
+        shape = shape_of_config(config, str(config_path))
+        generation = read_json_object_if_there(folder / "generation_config.json")
+        ends = {*_ids(config.get("eos_token_id")), *_ids(generation.get("eos_token_id"))}
+        with SafetensorsSource(folder) as source:
+            yield _Model(shape, source, ends, (config_path, *source.paths))
+        return
     path = gguf_of_folder(folder)
     file = GgufFile(path)
     shape = shape_of_gguf(file.metadata, frozenset(file.tensors), str(path))
-    report("reading the tokenizer")
     names = ("eos_token_id", "eot_token_id", "eom_token_id")
     ends = {found for name in names for found in _ids(file.metadata.get(f"tokenizer.ggml.{name}"))}
-    tokenizer = ChatTokenizer.from_folder(folder, ends)
-    report("reading the weights")
-    plan = WeightPlan(GgufSource(file, shape), shape, dtype)
-    return _Parts(shape, plan.build(), plan.parameters, tokenizer, (path,))
+    yield _Model(shape, GgufSource(file, shape), ends, (path,))
+
+
+def _require_own_tokenizer(folder: Path, tokenizer: ChatTokenizer, shape: ModelShape) -> None:
+    if max(tokenizer.end_token_ids, default=0) >= shape.vocabulary_size:
+        raise ModelError(
+            f"{folder} has end tokens beyond its {shape.vocabulary_size} embeddings: its tokenizer is another's"
+        )
+    if tokenizer.vocabulary_size > shape.vocabulary_size:
+        raise ModelError(
+            f"{folder} has a tokenizer with {tokenizer.vocabulary_size} ids and only {shape.vocabulary_size} "
+            "embeddings: it is another model's"
+        )
 
 
 def _ids(value: object) -> Iterable[int]:

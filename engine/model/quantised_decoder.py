@@ -1,7 +1,7 @@
 """The decoder on the CPU kernels: a whole step in one call, matrices of 4 and 8 bits, keys and values in bfloat16.
 
-Made by the loader where the kernels run; it takes the place of `Decoder`. `kernels/README.md` says what a step computes there. Its
-pages are as large as those of other decoders in bfloat16 and laid out differently inside, so that no other can read them.
+Made by the loader where the kernels run; it takes the place of `Decoder`. `kernels/README.md` says what a step computes there.
+Its pages are as large as those of other decoders in bfloat16 and laid out differently inside, so that no other can read them.
 """
 
 from __future__ import annotations
@@ -122,5 +122,3 @@ def _add(tensors: dict[str, torch.Tensor], name: str, value: Any) -> None:
 
 def _padded(vector: torch.Tensor) -> torch.Tensor:
     return functional.pad(vector.float(), (0, padded(len(vector)) - len(vector)))
-
-

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
@@ -50,10 +50,13 @@ class TensorSource(Protocol):
 Read = Callable[[], None]
 
 
-class Matrices(Protocol[Matrix]):
+Made = TypeVar("Made", covariant=True)
+
+
+class Matrices(Protocol[Made]):
     """Makes the matrices of a model, in the form that its decoder wants."""
 
-    def make(self, names: Sequence[str], rows: Sequence[int], columns: int, *, apart: bool) -> tuple[Matrix, Read]:
+    def make(self, names: Sequence[str], rows: Sequence[int], columns: int, *, apart: bool) -> tuple[Made, Read]:
         """One matrix of the named ones, below one another, and what fills it. With `apart`, each begins a group of rows of its
         own where the form has groups."""
 
@@ -70,8 +73,7 @@ class FloatMatrices:
     ) -> tuple[torch.Tensor, Read]:
         matrix = torch.empty(sum(rows), columns, dtype=self._dtype)
         reads = [
-            _copy(self._source, name, part)
-            for name, part in zip(names, torch.split(matrix, list(rows)), strict=True)
+            _copy(self._source, name, part) for name, part in zip(names, torch.split(matrix, list(rows)), strict=True)
         ]
 
         def read() -> None:
@@ -87,9 +89,7 @@ class WeightPlan(Generic[Matrix]):
     Biases and norms are of `dtype`, and `matrices` decides what the matrices are.
     """
 
-    def __init__(
-        self, source: TensorSource, shape: ModelShape, dtype: torch.dtype, matrices: Matrices[Matrix]
-    ) -> None:
+    def __init__(self, source: TensorSource, shape: ModelShape, dtype: torch.dtype, matrices: Matrices[Matrix]) -> None:
         self._source = source
         self._shape = shape
         self._dtype = dtype

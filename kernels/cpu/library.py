@@ -25,7 +25,7 @@ class CpuKernels:
         self.variant = variant
         namespace = namespace_of(variant)
         try:
-            torch.ops.load_library(path)
+            torch.ops.load_library(path)  # type: ignore[no-untyped-call]
         except OSError as problem:
             raise KernelsUnusable(f"{path} cannot be loaded: {problem}") from None
         self.operations: Any = getattr(torch.ops, namespace)

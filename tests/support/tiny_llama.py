@@ -18,7 +18,7 @@ from engine.model.config_shape import shape_of_config
 from engine.model.decoder import Decoder
 from engine.model.json_file import read_json_object
 from engine.model.safetensors_source import SafetensorsSource
-from engine.model.weights import WeightPlan
+from engine.model.weights import FloatMatrices, WeightPlan
 from kernels.dispatch import choose_kernels
 
 CORPUS = (
@@ -71,7 +71,7 @@ def load_decoder(model: Any) -> tuple[Decoder, KVSpec]:
         model.save_pretrained(folder)
         shape = shape_of_config(read_json_object(folder / "config.json"), str(folder))
         with SafetensorsSource(folder) as source:
-            weights = WeightPlan(source, shape, torch.float32).build()
+            weights = WeightPlan(source, shape, torch.float32, FloatMatrices(source, torch.float32)).build()
     return Decoder(shape, weights, choose_kernels()), shape.kv_spec(torch.float32)
 
 
