@@ -12,10 +12,14 @@ constexpr int64_t MOST_BLOCK_ROWS = 32;  // queries times the heads that share a
 constexpr int64_t ITEMS_PER_THREAD = 8;  // fewer than this, and contexts are split
 constexpr float NOTHING = -std::numeric_limits<float>::infinity();
 
+// Pages lie anywhere in memory, in pieces too short for a processor to see a pattern in: while some are computed with, the same
+// places of those that come next are asked for. `ahead` is none where they have been asked for already.
+
 // Scores of `Rows` queries with the tokens of `Pages` pages.
 template <int Rows, int Pages>
 ALWAYS_INLINE void scores_of(
-    const uint16_t* const (&queries)[Rows], const uint16_t* const* keys, int64_t size, float* to) {
+    const uint16_t* const (&queries)[Rows], const uint16_t* const* keys, const uint16_t* const* ahead, int64_t size,
+    float* to) {
   Floats total[Rows][Pages];
 #pragma GCC unroll 4
   for (int row = 0; row < Rows; ++row) {
@@ -25,7 +29,10 @@ ALWAYS_INLINE void scores_of(
   for (int64_t pair = 0; pair < size; pair += 2) {
     BytePairs key[Pages];
 #pragma GCC unroll 4
-    for (int page = 0; page < Pages; ++page) key[page] = load_pairs(keys[page] + pair * PAGE_TOKENS);
+    for (int page = 0; page < Pages; ++page) {
+      key[page] = load_pairs(keys[page] + pair * PAGE_TOKENS);
+      if (ahead != nullptr) fetch_ahead(ahead[page] + pair * PAGE_TOKENS);
+    }
 #pragma GCC unroll 4
     for (int row = 0; row < Rows; ++row) {
       const BytePairs query = all_pairs(queries[row] + pair);
@@ -43,7 +50,8 @@ ALWAYS_INLINE void scores_of(
 // Weighted sums of `Chunks` times 16 dimensions for `Rows` queries.
 template <int Rows, int Chunks>
 ALWAYS_INLINE void sums_of(
-    const uint16_t* weights, const uint16_t* const* values, int64_t tokens, int64_t size, float* to, int64_t to_stride) {
+    const uint16_t* weights, const uint16_t* const* values, const uint16_t* const* ahead, int64_t offset,
+    int64_t tokens, int64_t size, float* to) {
   Floats total[Rows][Chunks];
 #pragma GCC unroll 4
   for (int row = 0; row < Rows; ++row) {
@@ -51,10 +59,14 @@ ALWAYS_INLINE void sums_of(
     for (int chunk = 0; chunk < Chunks; ++chunk) total[row][chunk] = zeros();
   }
   for (int64_t token = 0; token < tokens; token += 2) {
-    const uint16_t* two = values[token / PAGE_TOKENS] + token % PAGE_TOKENS * size;
+    const int64_t place = token % PAGE_TOKENS * size + offset;
+    const uint16_t* two = values[token / PAGE_TOKENS] + place;
     BytePairs value[Chunks];
 #pragma GCC unroll 4
-    for (int chunk = 0; chunk < Chunks; ++chunk) value[chunk] = load_pairs(two + chunk * 2 * LANES);
+    for (int chunk = 0; chunk < Chunks; ++chunk) {
+      value[chunk] = load_pairs(two + chunk * 2 * LANES);
+      if (ahead != nullptr) fetch_ahead(ahead[token / PAGE_TOKENS] + place + chunk * 2 * LANES);
+    }
     if (token + 1 == tokens) {
       // What lies behind the last token is an earlier user's, and need not be numbers: 0 times that is not 0.
 #pragma GCC unroll 4
@@ -72,7 +84,7 @@ ALWAYS_INLINE void sums_of(
 #pragma GCC unroll 4
   for (int row = 0; row < Rows; ++row) {
 #pragma GCC unroll 4
-    for (int chunk = 0; chunk < Chunks; ++chunk) store(to + row * to_stride + chunk * LANES, total[row][chunk]);
+    for (int chunk = 0; chunk < Chunks; ++chunk) store(to + row * size + chunk * LANES, total[row][chunk]);
   }
 }
 
@@ -192,6 +204,14 @@ void AttentionPlan::attend_part(
     page_keys[page] = keys + place;
     page_values[page] = values + place;
   }
+  const uint16_t* next_keys[PART_PAGES];
+  const bool has_next = part + 1 < item.end_part;
+  for (int64_t page = 0; has_next && page < pages; ++page) {
+    // The last part may be short: then its last page is asked for again.
+    const int64_t last = (block.first_position + block.rows - 1) / PAGE_TOKENS;
+    const int64_t number = block.table[std::min((part + 1) * PART_PAGES + page, last)];
+    next_keys[page] = keys + number * heads_.page_numbers() + item.kv_head * PAGE_TOKENS * size;
+  }
   alignas(64) float scores[ROWS_AT_ONCE * PART_TOKENS];
   alignas(64) uint16_t weights[ROWS_AT_ONCE * PART_TOKENS];
   alignas(64) float sums[ROWS_AT_ONCE * 512];
@@ -204,8 +224,15 @@ void AttentionPlan::attend_part(
       own[at] = queries + (row * heads_.heads + item.kv_head * shared + (first + at) % shared) * size;
     }
     int64_t page = 0;
-    for (; page + 4 <= pages; page += 4) scores_of<rows, 4>(own, page_keys + page, size, scores + page * PAGE_TOKENS);
-    for (; page < pages; ++page) scores_of<rows, 1>(own, page_keys + page, size, scores + page * PAGE_TOKENS);
+    const auto score = [&](auto pages_at_once) {
+      constexpr int some_pages = decltype(pages_at_once)::value;
+      for (; page + some_pages <= pages; page += some_pages) {
+        const uint16_t* const* ahead = first == 0 ? page_values + page : nullptr;
+        scores_of<rows, some_pages>(own, page_keys + page, ahead, size, scores + page * PAGE_TOKENS);
+      }
+    };
+    score(std::integral_constant<int, 4>());
+    score(std::integral_constant<int, 1>());
     float most[rows], weight_sums[rows];
     for (int at = 0; at < rows; ++at) {
       const int64_t position = block.first_position + (first + at) / shared - first_token - first_read;
@@ -214,17 +241,16 @@ void AttentionPlan::attend_part(
           scores + at * PART_TOKENS, pages * PAGE_TOKENS, begin, position + 1, rule, most + at,
           weights + at * PART_TOKENS);
     }
-    int64_t chunk = 0;
-    for (; chunk + 4 * LANES <= size; chunk += 4 * LANES) {
-      const uint16_t* shifted[PART_PAGES];
-      for (int64_t at = 0; at < pages; ++at) shifted[at] = page_values[at] + 2 * chunk;
-      sums_of<rows, 4>(weights, shifted, read, size, sums + chunk, size);
-    }
-    for (; chunk < size; chunk += LANES) {
-      const uint16_t* shifted[PART_PAGES];
-      for (int64_t at = 0; at < pages; ++at) shifted[at] = page_values[at] + 2 * chunk;
-      sums_of<rows, 1>(weights, shifted, read, size, sums + chunk, size);
-    }
+    int64_t dimension = 0;
+    const uint16_t* const* ahead = has_next && first == 0 ? next_keys : nullptr;
+    const auto add_up = [&](auto chunks_at_once) {
+      constexpr int chunks = decltype(chunks_at_once)::value;
+      for (; dimension + chunks * LANES <= size; dimension += chunks * LANES) {
+        sums_of<rows, chunks>(weights, page_values, ahead, 2 * dimension, read, size, sums + dimension);
+      }
+    };
+    add_up(std::integral_constant<int, 4>());
+    add_up(std::integral_constant<int, 1>());
     for (int at = 0; at < rows; ++at) {
       const int64_t position = block.first_position + (first + at) / shared - first_token - first_read;
       const int64_t begin = window_ == 0 ? 0 : position + 1 - window_;
