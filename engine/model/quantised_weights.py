@@ -11,7 +11,16 @@ from itertools import accumulate
 
 from engine.errors import ModelError
 from engine.model.weights import EMBEDDING, HEAD, Read, TensorSource
-from kernels.packed_matrix import Blocks, PackedMatrix, byte_blocks, empty_matrix, fill, padded, small_blocks
+from kernels.packed_matrix import (
+    Blocks,
+    PackedMatrix,
+    WeightMemory,
+    byte_blocks,
+    empty_matrix,
+    fill,
+    padded,
+    small_blocks,
+)
 
 
 class PackedMatrices:
@@ -22,6 +31,7 @@ class PackedMatrices:
     def __init__(self, source: TensorSource, bits: int | None) -> None:
         self._source = source
         self._bits = bits
+        self._memory = WeightMemory()
         self.least_bits = 8
 
     def make(
@@ -31,7 +41,7 @@ class PackedMatrices:
         bits = bits or self._own_bits(names)
         self.least_bits = min(self.least_bits, bits)
         places = [padded(count) for count in rows] if apart else list(rows)
-        matrix = empty_matrix(sum(places), columns, bits)
+        matrix = empty_matrix(sum(places), columns, bits, self._memory)
         starts = [0, *accumulate(places)][:-1]
 
         def read() -> None:

@@ -8,8 +8,6 @@ namespace kvasir {
 namespace {
 
 constexpr int MOST_ROWS = 6;
-// From this many rows on a tile's nibbles are spread to bytes once, and not again for each block of rows.
-constexpr int64_t ROWS_WORTH_SPREADING = 13;
 
 struct Nibbles {
   static constexpr bool has_minimum = true;
@@ -43,12 +41,11 @@ struct Nibbles {
   }
 };
 
-template <class Dot>
 struct WholeBytes {
-  static constexpr bool has_minimum = Dot::has_minimum;
-  static constexpr int64_t quant_bytes = 512, scale_numbers = Dot::has_minimum ? 2 * LANES : LANES;
+  static constexpr bool has_minimum = false;
+  static constexpr int64_t quant_bytes = 512, scale_numbers = LANES;
 
-  static ALWAYS_INLINE Ints begin(int32_t sum) { return Dot::begin(sum); }
+  static ALWAYS_INLINE Ints begin(int32_t sum) { return begin_offset(sum); }
 
   template <int Rows, int Tiles>
   static ALWAYS_INLINE void add(
@@ -63,42 +60,43 @@ struct WholeBytes {
         const Bytes activations = all_fours(bytes + row * stride + 4 * step);
 #pragma GCC unroll 4
         for (int tile = 0; tile < Tiles; ++tile) {
-          total[row][tile] = Dot::dot(total[row][tile], weights[tile], activations);
+          total[row][tile] = dot_offset(total[row][tile], weights[tile], activations);
         }
       }
     }
   }
 };
 
-struct SmallDot {
-  static constexpr bool has_minimum = true;
-  static ALWAYS_INLINE Ints begin(int32_t) { return no_ints(); }
-  static ALWAYS_INLINE Ints dot(Ints total, Bytes weights, Bytes activations) {
-    return dot_small(total, weights, activations);
-  }
-};
-
-struct OffsetDot {
-  static constexpr bool has_minimum = false;
-  static ALWAYS_INLINE Ints begin(int32_t sum) { return begin_offset(sum); }
-  static ALWAYS_INLINE Ints dot(Ints total, Bytes weights, Bytes activations) {
-    return dot_offset(total, weights, activations);
-  }
-};
-
-using SpreadNibbles = WholeBytes<SmallDot>;
-using OffsetBytes = WholeBytes<OffsetDot>;
-
-// Where some tiles of a matrix lie; those of spread nibbles lie elsewhere than their scales.
-template <int Tiles>
+// Where some tiles of a matrix lie, and what is `next` tiles further in memory. That is asked for while these are computed with, or
+// memory would rest meanwhile; it need not exist, because asking for a place does not read it.
+template <class Format, int Tiles>
 struct Places {
+  Places(const Matrix& matrix, const int64_t (&tiles)[Tiles], int64_t next_tiles)
+      : next_quants(next_tiles * matrix.groups * Format::quant_bytes),
+        next_scales(next_tiles * matrix.groups * Format::scale_numbers) {
+    for (int at = 0; at < Tiles; ++at) {
+      quants[at] = matrix.tile_quants(tiles[at]);
+      scales[at] = matrix.tile_scales(tiles[at]);
+    }
+  }
+
+  void ask_for_next(int64_t group) const {
+    for (int tile = 0; tile < Tiles; ++tile) {
+      const uint8_t* quant = quants[tile] + next_quants + group * Format::quant_bytes;
+      for (int64_t at = 0; at < Format::quant_bytes; at += 64) fetch_ahead(quant + at);
+      fetch_ahead(scales[tile] + next_scales + group * Format::scale_numbers);
+    }
+  }
+
   const uint8_t* quants[Tiles];
   const uint16_t* scales[Tiles];
+  const int64_t next_quants, next_scales;
 };
 
 template <class Format, int Rows, int Tiles, class Finish>
 ALWAYS_INLINE void block(
-    const Places<Tiles>& places, const QuantisedRows& rows, int64_t first_row, const Finish& finish) {
+    const Places<Format, Tiles>& places, const QuantisedRows& rows, int64_t first_row, int64_t ask_at, int64_t ask_every,
+    const Finish& finish) {
   const int64_t groups = rows.groups, stride = groups * GROUP;
   Floats result[Rows][Tiles];
 #pragma GCC unroll 8
@@ -108,6 +106,10 @@ ALWAYS_INLINE void block(
   }
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t place = first_row * groups + group;
+    if (group == ask_at) {
+      places.ask_for_next(group);
+      ask_at += ask_every;
+    }
     const uint8_t* quants[Tiles];
 #pragma GCC unroll 4
     for (int tile = 0; tile < Tiles; ++tile) quants[tile] = places.quants[tile] + group * Format::quant_bytes;
@@ -142,51 +144,30 @@ ALWAYS_INLINE void block(
 }
 
 template <class Format, int Tiles, class Finish>
-void all_rows(const Places<Tiles>& places, const QuantisedRows& rows, int64_t count, const Finish& finish) {
+void all_rows(const Places<Format, Tiles>& places, const QuantisedRows& rows, int64_t count, const Finish& finish) {
   const int64_t blocks = (count + MOST_ROWS - 1) / MOST_ROWS;
   for (int64_t at = 0; at < blocks; ++at) {
     const int64_t first = count * at / blocks, end = count * (at + 1) / blocks;
+    // Each block asks for its share of the groups.
     switch (end - first) {
-      case 1: block<Format, 1, Tiles>(places, rows, first, finish); break;
-      case 2: block<Format, 2, Tiles>(places, rows, first, finish); break;
-      case 3: block<Format, 3, Tiles>(places, rows, first, finish); break;
-      case 4: block<Format, 4, Tiles>(places, rows, first, finish); break;
-      case 5: block<Format, 5, Tiles>(places, rows, first, finish); break;
-      default: block<Format, 6, Tiles>(places, rows, first, finish); break;
+      case 1: block<Format, 1, Tiles>(places, rows, first, at, blocks, finish); break;
+      case 2: block<Format, 2, Tiles>(places, rows, first, at, blocks, finish); break;
+      case 3: block<Format, 3, Tiles>(places, rows, first, at, blocks, finish); break;
+      case 4: block<Format, 4, Tiles>(places, rows, first, at, blocks, finish); break;
+      case 5: block<Format, 5, Tiles>(places, rows, first, at, blocks, finish); break;
+      default: block<Format, 6, Tiles>(places, rows, first, at, blocks, finish); break;
     }
-  }
-}
-
-void spread(const uint8_t* from, int64_t groups, uint8_t* to) {
-  for (int64_t step = 0; step < 4 * groups; ++step) {
-    const Bytes both = load_bytes(from + 64 * step);
-    store_all_bytes(to + 128 * step, low_nibbles(both));
-    store_all_bytes(to + 128 * step + 64, high_nibbles(both));
   }
 }
 
 template <int Tiles, class Finish>
 void tiles_of(
-    const Matrix& matrix, const int64_t (&tiles)[Tiles], const QuantisedRows& rows, int64_t count,
+    const Matrix& matrix, const int64_t (&tiles)[Tiles], int64_t next, const QuantisedRows& rows, int64_t count,
     const Finish& finish) {
-  Places<Tiles> places;
-  for (int at = 0; at < Tiles; ++at) {
-    places.quants[at] = matrix.tile_quants(tiles[at]);
-    places.scales[at] = matrix.tile_scales(tiles[at]);
-  }
   if (matrix.bits == 8) {
-    all_rows<OffsetBytes, Tiles>(places, rows, count, finish);
-  } else if (count < ROWS_WORTH_SPREADING) {
-    all_rows<Nibbles, Tiles>(places, rows, count, finish);
+    all_rows<WholeBytes>(Places<WholeBytes, Tiles>(matrix, tiles, next), rows, count, finish);
   } else {
-    static thread_local std::vector<uint8_t> room;
-    const int64_t tile_bytes = matrix.groups * 512;
-    if ((int64_t)room.size() < Tiles * tile_bytes) room.resize(Tiles * tile_bytes);
-    for (int at = 0; at < Tiles; ++at) {
-      spread(places.quants[at], matrix.groups, room.data() + at * tile_bytes);
-      places.quants[at] = room.data() + at * tile_bytes;
-    }
-    all_rows<SpreadNibbles, Tiles>(places, rows, count, finish);
+    all_rows<Nibbles>(Places<Nibbles, Tiles>(matrix, tiles, next), rows, count, finish);
   }
 }
 
@@ -195,7 +176,7 @@ template <class Finish>
 void each_tile(const Matrix& matrix, const QuantisedRows& rows, int64_t count, Run pairs, const Finish& finish) {
   for (int64_t pair = pairs.first; pair < pairs.end; ++pair) {
     const int64_t tiles[2] = {2 * pair, 2 * pair + 1};
-    tiles_of<2>(matrix, tiles, rows, count, [&](int64_t row, int at, Floats numbers) {
+    tiles_of<2>(matrix, tiles, 2, rows, count, [&](int64_t row, int at, Floats numbers) {
       finish(row, 2 * pair + at, numbers);
     });
   }
@@ -275,7 +256,7 @@ void gated(
       const int64_t tiles[2] = {2 * group + part, half + 2 * group + part};
       with_bias(bias, [&](auto biased) {
         // A row's up comes right behind its gate.
-        tiles_of<2>(matrix, tiles, rows, count, [&](int64_t row, int at, Floats numbers) {
+        tiles_of<2>(matrix, tiles, 1, rows, count, [&](int64_t row, int at, Floats numbers) {
           const Floats whole = biased(tiles[at], numbers);
           if (at == 0) {
             store(gate, activated(activation, whole));

@@ -94,7 +94,6 @@ inline void store_brain(uint16_t* to, Floats a) {
 
 inline Ints no_ints() { return _mm512_setzero_si512(); }
 inline Bytes load_bytes(const uint8_t* from) { return _mm512_loadu_si512(from); }
-inline void store_all_bytes(uint8_t* to, Bytes a) { _mm512_storeu_si512(to, a); }
 inline Bytes low_nibbles(Bytes a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
 inline Bytes high_nibbles(Bytes a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15)); }
 inline Bytes all_fours(const int8_t* from) { return _mm512_set1_epi32((int)four_bytes(from)); }
@@ -224,10 +223,6 @@ inline void store_brain(uint16_t* to, Floats a) {
 inline Ints no_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline Bytes load_bytes(const uint8_t* from) {
   return {_mm256_loadu_si256((const __m256i*)from), _mm256_loadu_si256((const __m256i*)(from + 32))};
-}
-inline void store_all_bytes(uint8_t* to, Bytes a) {
-  _mm256_storeu_si256((__m256i*)to, a.low);
-  _mm256_storeu_si256((__m256i*)(to + 32), a.high);
 }
 inline Bytes low_nibbles(Bytes a) {
   const __m256i mask = _mm256_set1_epi8(15);
