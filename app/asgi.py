@@ -30,6 +30,7 @@ from app.operations import health
 from app.operations.metrics import Metrics
 from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
+from app.personas import routes as personas
 from app.problems import EXCEPTION_HANDLERS
 from app.responses import routes as responses
 from app.responses.socket import open_socket
@@ -66,7 +67,7 @@ def create_app(
         middleware=[AuthenticationMiddleware()],
         guards=[known_parameters_only],
         dependencies={"caller": Provide(_caller, sync_to_thread=False), "idempotent": Provide(_idempotent)},
-        route_handlers=[accounts.router(), conversations.router(), responses.router()],
+        route_handlers=[accounts.router(), conversations.router(), personas.router(), responses.router()],
     )
     application = Litestar(
         route_handlers=[api, open_socket, health.router(), metrics_route(metrics), web.router(web_folder)],

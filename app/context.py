@@ -20,15 +20,19 @@ from app.accounts.throttle import LoginThrottle
 from app.clock import Monotonic, Now, utc_now
 from app.conversations.service import ConversationService
 from app.database import Database
+from app.engine_view import EngineView
 from app.idempotency import Idempotency
 from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
 from app.operations.metrics import Metrics
+from app.personas.prefixes import PersonaPrefixes
+from app.personas.service import PersonaService
 from app.realtime.hub import Hub
 from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
+from app.sessions.forgetting import Forgetting
 from app.settings import Settings
 from app.sole_server import claimed_database
 from engine.client import EngineClient
@@ -49,6 +53,8 @@ class AppContext:
     accounts: AccountService
     authenticator: Authenticator
     conversations: ConversationService
+    forgetting: Forgetting
+    personas: PersonaService
     responses: Responses
     turns: TurnService
     reader: ResponseReader
@@ -88,7 +94,15 @@ async def open_context(
         conversations.on_updated(responses.conversation_updated)
         conversations.on_deleted(responses.conversation_deleted)
         accounts.on_revoked(responses.hub.close_credential)
-        for work in (keep_house([accounts.purge, idempotency.purge]), watch_event_loop(metrics.event_loop_lagged)):
+        forgetting = Forgetting(engine, conversations, accounts, responses.answers_ended)
+        conversations.after_deletion(forgetting.conversation_deleted)
+        stack.push_async_callback(forgetting.close)
+        prefixes = PersonaPrefixes(database, engine, EngineView(engine, monotonic))
+        personas = PersonaService(database, idempotency, settings, prefixes, now=now)
+        stack.push_async_callback(prefixes.close)
+        # The last two wait for the engine, and must keep nothing else waiting.
+        chores = [accounts.purge, idempotency.purge, forgetting.reconcile, prefixes.prepare]
+        for work in (keep_house(chores), watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
             settings=settings,
@@ -102,6 +116,8 @@ async def open_context(
             accounts=accounts,
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
+            forgetting=forgetting,
+            personas=personas,
             responses=responses,
             turns=responses.turns,
             reader=responses.reader,

@@ -8,7 +8,7 @@ names share one pool. A unit of work is short: never hold one while an answer st
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -49,6 +49,9 @@ SQLITE_AWAY = frozenset(
     {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN}
 )
 """What SQLite says when it cannot get at its file or has no room for more; its other errors are faults of a statement."""
+
+PARAMETERS_MAX = 500
+"""Values in one statement: well below what any version of either database takes."""
 
 RETRY_AWAY_S = 2
 """A restart of PostgreSQL takes a few seconds."""
@@ -148,6 +151,13 @@ async def insert_if_absent(session: AsyncSession, model: type[Base], values: Map
     statement = insert(model).values(dict(values)).on_conflict_do_nothing()
     result = await session.execute(statement.returning(*model.__mapper__.primary_key))
     return result.first() is not None
+
+
+def chunks(values: Collection[str]) -> Iterator[Sequence[str]]:
+    """Values in pieces that any database takes as parameters of one statement."""
+    ordered = list(values)
+    for start in range(0, len(ordered), PARAMETERS_MAX):
+        yield ordered[start : start + PARAMETERS_MAX]
 
 
 @contextmanager

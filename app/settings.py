@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -84,6 +85,55 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: Annotated[
         Positive, Meta(description="Answers that may wait for the engine; more are refused (503)")
     ] = 256
+    max_waiting_tokens: Annotated[
+        Positive, Meta(description="Prompt tokens of the answers that may wait; more are refused (503)")
+    ] = 262144
+    batch_window_ms: Annotated[
+        int,
+        Meta(ge=0, le=20, description="Milliseconds an idle engine gathers a first batch, never for people who wait"),
+    ] = 0
+    inter_token_target_ms: Annotated[
+        int, Meta(ge=0, le=10000, description="Milliseconds between two tokens that a step is kept short for; 0: none")
+    ] = 0
+    kv_reserve: Annotated[
+        float, Meta(ge=0, le=0.9, description="Share of the KV cache kept free for running answers to grow into")
+    ] = 0.3
+    prefix_cache: Annotated[
+        bool,
+        Meta(description="Use again what earlier turns have computed; off reads every conversation whole each turn"),
+    ] = True
+    kv_host_mib: Annotated[
+        int, Meta(ge=0, le=1 << 30, description="MiB of memory for sessions that wait outside the KV cache; 0: none")
+    ] = 512
+    kv_disk_mib: Annotated[
+        int, Meta(ge=0, le=1 << 30, description="MiB of disk for sessions, in the data folder's kv; 0: none")
+    ] = 4096
+    kv_prefix_mib: Annotated[
+        int, Meta(ge=0, le=1 << 30, description="MiB of the KV cache that personas' prompts may hold; 0: none")
+    ] = 256
+    session_device_s: Annotated[
+        Seconds,
+        Meta(description="Seconds after its last turn until a session leaves the KV cache for the memory beside it"),
+    ] = 300
+    session_host_s: Annotated[
+        Seconds, Meta(description="Seconds after its last turn until a session leaves the memory for the disk")
+    ] = 1800
+    session_ttl_s: Annotated[
+        Seconds,
+        Meta(description="Seconds after its last turn until a session is gone everywhere; the conversation stays"),
+    ] = 86400
+    kv_transfer_timeout_s: Annotated[
+        Interval, Meta(description="Seconds a read or write of the disk may take; after that it counts as failed")
+    ] = 10
+    kv_save_s: Annotated[
+        Seconds, Meta(description="Seconds a stopping engine may spend on writing sessions to disk")
+    ] = 10
+    context_policy: Annotated[
+        Literal["error", "drop_oldest_turns"],
+        Meta(
+            description="What happens to a conversation longer than the context: it is refused, or loses its oldest turns"
+        ),
+    ] = "error"
 
     max_answer_tokens: Annotated[
         Positive, Meta(description="Tokens of an answer where the request gives no max_tokens")
@@ -184,8 +234,8 @@ def load_settings(
 ) -> Loaded:
     """Read all settings. `overrides` are those of the command line, without the ones that were not given.
 
-    Raises SettingsError for a value of the wrong kind, for a `KVASIR_` variable that does not exist, and for a `.env` file
-    that cannot be read.
+    Raises SettingsError for a value of the wrong kind, for values that contradict each other, for a `KVASIR_` variable that
+    does not exist, and for a `.env` file that cannot be read.
     """
     environment = os.environ if environment is None else environment
     dotenv = _read_dotenv(dotenv_path or Path(".env"))
@@ -200,7 +250,9 @@ def load_settings(
                 values[name], origins[name] = _converted(name, text, fields[name].type), origin
     for name, value in (overrides or {}).items():
         values[name], origins[name] = _converted(name, value, fields[name].type), "command line"
-    return Loaded(Settings(**values), origins)  # type: ignore[arg-type]  # converted one by one above
+    settings = Settings(**values)  # type: ignore[arg-type]  # converted one by one above
+    _refuse_contradictions(settings)
+    return Loaded(settings, origins)
 
 
 def shown_value(name: str, settings: Settings) -> str:
@@ -243,6 +295,16 @@ def _converted(name: str, value: object, kind: Any) -> object:
         return msgspec.convert(value, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError as problem:
         raise SettingsError(f"{variable_name(name)}: {problem}, got {value!r}") from None
+
+
+def _refuse_contradictions(settings: Settings) -> None:
+    """The three times of a session are all counted from its last turn, so they come in this order."""
+    names = ("session_device_s", "session_host_s", "session_ttl_s")
+    for earlier, later in pairwise(names):
+        if (sooner := getattr(settings, earlier)) > (other := getattr(settings, later)):
+            raise SettingsError(
+                f"{variable_name(later)}: expected at least {variable_name(earlier)}, {sooner:g}, got {other:g}"
+            )
 
 
 def _path(kind: type, value: object) -> object:

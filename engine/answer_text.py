@@ -55,6 +55,12 @@ class AnswerText:
         text = self._stops.push(self._detokenizer.flush())
         return self._show(text + self._stops.flush())
 
+    @property
+    def num_shown_tokens(self) -> int:
+        """The first ids whose text was shown to its last character, so that the next prompt may well have them again."""
+        num_shown = sum(map(len, self._shown))
+        return sum(end <= num_shown for end in self._ends)
+
     def token_ids(self) -> tuple[int, ...] | None:
         """The ids whose decoding is the text shown; None where a stop string cut through a token."""
         shown = "".join(self._shown)

@@ -49,3 +49,7 @@ class CachedPage:
     host: SlotId | None = None
     disk: StoredPage | None = None
     host_pins: int = 0
+
+    def holds(self, namespace: Namespace, index: int, tokens: tuple[int, ...]) -> bool:
+        """Whether it is what its key was looked up for: a key alone is not believed."""
+        return self.tokens == tokens and self.index == index and self.namespace == namespace

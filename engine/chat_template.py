@@ -42,6 +42,7 @@ class ChatTemplate:
         except jinja2.TemplateError as problem:
             raise ModelError(f"the model's chat template cannot be compiled: {problem}") from None
         self._special_tokens = dict(special_tokens)
+        self.asks_the_time = "strftime_now" in source
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The text of the messages, with the opening of an answer after it when asked for. Raises TemplateRefused."""

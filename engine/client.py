@@ -49,7 +49,8 @@ class EngineClient(Protocol):
     async def check(self, request: GenerationRequest) -> int:
         """Tokens of the prompt this request makes, the template's own included; nothing is submitted.
 
-        Raises EngineNotReady, TemplateRefused, or PromptTooLong when it can never be answered.
+        Raises EngineNotReady, TemplateRefused, QueueFull while very many are counted, or PromptTooLong when it can never be
+        answered.
         """
 
     async def submit(self, request: GenerationRequest) -> None:

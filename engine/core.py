@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from engine.answer_text import AnswerText
+from engine.answer import Answer, Arrival
+from engine.batch_window import BatchWindow
+from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
+from engine.memory import Memory
+from engine.memory_map import MemoryStats, snapshot
 from engine.pages import PagesCorrupt
+from engine.prefixes import Prefix
 from engine.runner import Runner
-from engine.sampler import SamplingState
-from engine.scheduler import Scheduled, Scheduler, StepPlan
+from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
+from engine.snapshot import EngineSnapshot
+from engine.step_plan import EngineStalled, Scheduled, StepPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
     EngineEvent,
@@ -26,44 +32,42 @@ from engine.types import (
     Finished,
     FinishReason,
     GenerationRequest,
+    Namespace,
     PromptProgress,
     Queued,
     RequestId,
-    SamplingParams,
+    SessionKey,
     TextDelta,
     Usage,
 )
 
 logger = logging.getLogger(__name__)
 
+TELL_SETBACKS_EVERY_S = 1.0
+"""The order of the queue moves with every token that is served, forwards and back; nobody watches it that closely."""
+
 MAX_FAILED_STEPS = 3
 """Steps that may fail in a row before the engine gives up: more would only fail more answers."""
-
-
-@dataclass(slots=True)
-class Answer:
-    """A request the engine has taken: what the scheduler, the sampler and the reader each know of it, and its times."""
-
-    sequence: TokenSequence
-    sampling: SamplingState
-    text: AnswerText
-    arrived_at: float
-    first_scheduled_at: float | None = None
-    first_token_at: float | None = None
-    last_token_at: float | None = None
-    announced_position: int | None = None
 
 
 class Engine:
     """Owns every request between `submit` and its `Finished`. Invariant: exactly one `Finished` for each, whatever fails."""
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, tokenizer: ChatTokenizer, clock: Callable[[], float]
+        self,
+        scheduler: Scheduler,
+        memory: Memory,
+        runner: Runner,
+        tokenizer: ChatTokenizer,
+        clock: Callable[[], float],
+        batch_window: BatchWindow,
     ) -> None:
         self._scheduler = scheduler
+        self._memory = memory
         self._runner = runner
         self._tokenizer = tokenizer
         self._clock = clock
+        self._batch_window = batch_window
         self._answers: dict[RequestId, Answer] = {}
         self._events: list[EngineEvent] = []
         self._arrivals = 0
@@ -74,33 +78,62 @@ class Engine:
         self._prefilled_tokens = 0
         self._decoded_tokens = 0
         self._last_step_s = 0.0
+        self._num_batch_windows = 0
+        self._num_stalls = 0
+        self._is_gathering = False
+        self._positions_told_at = float("-inf")
+        self._memory_stats = MemoryStats(scheduler, memory)
+        self._building: Prefix | None = None
+        self._is_blocked = False
+        """Whether all there is to do waits for the disk."""
 
     @property
     def has_work(self) -> bool:
+        """Whether there is anything to compute, now or when the disk has answered."""
         return self._scheduler.has_work
 
-    def submit(self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float) -> None:
+    @property
+    def has_transfers(self) -> bool:
+        """Whether something is on its way to or from the disk."""
+        return self._memory.tiers.has_transfers
+
+    def wait_s(self) -> float | None:
+        """How long nothing has to be done unless a command comes: 0 while there is work, None for ever."""
+        if self._building is None and self._memory.prefixes.next_to_build() is not None:
+            return 0.0
+        if self._scheduler.has_work and not self._is_blocked:
+            return self.gathering_s()
+        due = self._memory.next_due()
+        return None if due is None else max(0.0, due - self._clock())
+
+    def gathering_s(self) -> float:
+        """How long to wait for company before the next step; 0 where the step is to be made now."""
+        if self._scheduler.running or self._scheduler.restoring:
+            return 0.0
+        now = self._clock()
+        closes_at = self._batch_window.closes_at(self._scheduler.waiting, now)
+        if closes_at is None:
+            return 0.0
+        self._num_batch_windows += not self._is_gathering
+        self._is_gathering = True
+        return closes_at - now
+
+    def submit(
+        self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float, dropped_turns: int = 0
+    ) -> None:
         """Take a request whose prompt is known to fit. One that cannot be taken fails at once."""
-        sequence = TokenSequence(
-            request.request_id,
-            self._arrivals,
-            tokens=prompt_ids,
-            num_prompt_tokens=len(prompt_ids),
-            max_tokens=self._most_tokens(len(prompt_ids), request.sampling.max_tokens),
-        )
-        self._arrivals += 1
+        answer = None
         try:
-            self._answers[request.request_id] = Answer(
-                sequence,
-                SamplingState(request.sampling, prompt_ids, self._tokenizer.vocabulary_size),
-                self._answer_text(request.sampling),
-                arrived_at,
-            )
-            self._scheduler.add(sequence)
+            answer = Answer.to(request, prompt_ids, self._arrival(arrived_at), dropped_turns)
+            self._memory.begin_turn(answer.sequence, request)
+            self._answers[request.request_id] = answer
+            self._scheduler.add(answer.sequence)
         except Exception:
             logger.exception("request %s could not be taken", request.request_id)
             self._answers.pop(request.request_id, None)
-            usage = Usage(input_tokens=len(prompt_ids))
+            if answer is not None:
+                self._memory.give_up_turn(answer.sequence)
+            usage = Usage(input_tokens=len(prompt_ids), dropped_turns=dropped_turns)
             failure = EngineFailure(FailureCode.REQUEST_FAILED, "The engine could not take this request.")
             self._events.append(Finished(request.request_id, FinishReason.FAILED, usage, failure=failure))
 
@@ -109,6 +142,41 @@ class Engine:
         if answer := self._answers.get(request_id):
             self._finish(answer, FinishReason.CANCELLED)
 
+    def snapshot(self) -> EngineSnapshot:
+        """Sessions, prefixes and pages at this moment."""
+        return snapshot(self._scheduler, self._memory)
+
+    def evict_session(self, key: SessionKey, reply: Callable[[bool], None]) -> None:
+        """Move an idle session one tier down; the reply comes when it is there."""
+        self._memory.evict(key, reply)
+
+    def drop_session(self, key: SessionKey, reply: Callable[[bool | EngineError], None]) -> None:
+        """Cancel a session's turns and forget it in every tier; the reply comes when no file of it is left."""
+        self._cancel(lambda sequence: sequence.session is not None and sequence.session.key == key)
+        is_there = self._memory.sessions.get(key) is not None
+        self._memory.drop_session(key, lambda is_gone: reply(is_there if is_gone else FilesNotDeleted()))
+
+    def drop_namespace(self, namespace: Namespace, reply: Callable[[int | EngineError], None]) -> None:
+        """The same for everything of a user."""
+        self._cancel(lambda sequence: sequence.namespace is not None and namespace.covers(sequence.namespace))
+        count = len(self._memory.sessions.within(namespace))
+        self._memory.drop_namespace(namespace, lambda is_gone: reply(count if is_gone else FilesNotDeleted()))
+
+    def set_prefix(self, name: str, prefix_ids: list[int], reply: Callable[[bool], None] | None = None) -> None:
+        """Compute a persona's prefix when there is time, or load it; the reply comes as soon as it is registered."""
+        self._memory.set_prefix(name, prefix_ids)
+        if reply is not None:
+            reply(True)
+
+    def drop_prefix(self, name: str, reply: Callable[[bool | EngineError], None]) -> None:
+        """Forget a persona's prefix in every tier; the reply comes when no file of it is left."""
+        self._memory.drop_prefix(name, lambda is_gone: reply(is_gone or FilesNotDeleted()))
+
+    def stop(self, failure: EngineFailure) -> None:
+        """End everything that is there, and store what can be stored in the time there is."""
+        self.fail_all(failure)
+        self._memory.save_and_close()
+
     def fail_all(self, failure: EngineFailure) -> None:
         """End everything that is there, because the engine ends."""
         for answer in list(self._answers.values()):
@@ -116,6 +184,8 @@ class Engine:
 
     def step(self) -> list[EngineEvent]:
         """Compute one step, where there is work, and return all events since the last one."""
+        self._memory.tend()
+        self._build_prefix()
         if self._scheduler.has_work:
             begun = self._clock()
             try:
@@ -137,34 +207,55 @@ class Engine:
 
     def stats(self, state: EngineState, threads: int) -> EngineStats:
         """A snapshot of the counters."""
-        return EngineStats(
+        return replace(
+            self._memory_stats.at(self._clock()),
             state=state,
-            running_requests=len(self._scheduler.running),
+            running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),
+            waiting_tokens=sum(len(sequence.tokens) for sequence in self._scheduler.waiting),
+            waiting_by_priority=self._scheduler.waiting_by_priority(),
+            step_prompt_tokens=self._scheduler.step_prompt_tokens,
+            batch_windows_total=self._num_batch_windows,
             pages_total=self._scheduler.pool.num_pages,
             pages_free=self._scheduler.pool.num_free,
             steps_total=self._steps,
             prefilled_tokens_total=self._prefilled_tokens,
             decoded_tokens_total=self._decoded_tokens,
             preemptions_total=self._scheduler.num_preemptions,
+            stalls_total=self._num_stalls,
             last_step_ms=self._last_step_s * 1000,
             threads=threads,
         )
 
+    def _cancel(self, is_meant: Callable[[TokenSequence], bool]) -> None:
+        for answer in list(self._answers.values()):
+            if is_meant(answer.sequence):
+                self._finish(answer, FinishReason.CANCELLED)
+
     # --- the three words of a step -----------------------------------------------------------------------------------
 
     def _schedule(self, now: float) -> StepPlan:
-        plan = self._scheduler.plan()
-        self._scheduler.commit(plan)
+        self._is_gathering = False
+        changed = self._memory.admit(now)
+        plan = self._scheduler.plan(now)
+        self._scheduler.commit(plan, now)
+        self._is_blocked = not (plan.run or plan.preempt or changed)
         for item in plan.run:
             answer = self._answers[item.sequence.request_id]
             if answer.first_scheduled_at is None:
                 answer.first_scheduled_at = now
+                if answer.prefix is None:
+                    self._memory.count_hits(item.sequence)
         return plan
 
     def _run(self, plan: StepPlan) -> list[int | None]:
+        if not plan.run:
+            return []
         states = [self._answers[item.sequence.request_id].sampling for item in plan.run if item.samples]
-        return self._runner.run(plan.run, states)
+        begun = self._clock()
+        sampled = self._runner.run(plan.run, states)
+        self._scheduler.step_size.observe(plan.load, self._clock() - begun)
+        return sampled
 
     def _postprocess(self, plan: StepPlan, sampled: Sequence[int | None]) -> None:
         now = self._clock()
@@ -188,7 +279,8 @@ class Engine:
             self._prefilled_tokens += item.num_tokens
         if answer.first_token_at is None:
             done = min(item.end, prompt_tokens)
-            self._events.append(PromptProgress(item.sequence.request_id, done, prompt_tokens, cached_tokens=0))
+            cached_tokens = answer.cached_from.total
+            self._tell(answer, PromptProgress(item.sequence.request_id, done, prompt_tokens, cached_tokens))
 
     def _accept(self, answer: Answer, token_id: int | None, now: float) -> None:
         """Take the sampled token. What goes wrong here belongs to this request alone."""
@@ -212,21 +304,18 @@ class Engine:
             self._finish(answer, FinishReason.STOP)
             return
         if text := answer.text.push(token_id):
-            self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
+            self._tell(answer, TextDelta(sequence.request_id, text, sequence.num_output_tokens))
         if answer.text.stopped:
             self._finish(answer, FinishReason.STOP)
         elif sequence.is_full:
             self._finish(answer, FinishReason.LENGTH)
 
     def _finish(self, answer: Answer, reason: FinishReason, failure: EngineFailure | None = None) -> None:
-        """Give the memory back first, then say the last words. A text that cannot be completed fails the request only."""
+        """Give the memory back, then say the last words. A text that cannot be completed fails the request only."""
         sequence = answer.sequence
-        self._scheduler.remove(sequence)
-        self._answers.pop(sequence.request_id)
-        token_ids = None
+        text, token_ids = "", None
         try:
-            if text := answer.text.flush():
-                self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
+            text = answer.text.flush()
             token_ids = answer.text.token_ids()
         except Exception:
             logger.exception("the text of request %s could not be completed", sequence.request_id)
@@ -235,28 +324,68 @@ class Engine:
                 failure = EngineFailure(
                     FailureCode.REQUEST_FAILED, "The end of this answer could not be turned into text."
                 )
-        self._events.append(Finished(sequence.request_id, reason, _usage(answer), token_ids, failure))
-
-    def _answer_text(self, params: SamplingParams) -> AnswerText:
-        return AnswerText(self._tokenizer.detokenizer(), self._tokenizer.decode, params.stop, params.min_tokens)
+        self._answers.pop(sequence.request_id)
+        if answer.prefix is not None:
+            self._end_prefix(answer.prefix, sequence, reason)
+            return
+        # After a failure its pages may hold anything. Text past a stop is never kept (vllm-project/vllm#5543).
+        is_sound = failure is None or failure.code == FailureCode.ENGINE_STOPPED
+        keep_tokens = sequence.num_prompt_tokens + answer.text.num_shown_tokens if is_sound else None
+        self._memory.end_turn(sequence, keep_tokens, answer.ttft_ms)
+        if text:
+            self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
+        self._events.append(Finished(sequence.request_id, reason, answer.usage(), token_ids, failure))
 
     def _announce_positions(self) -> None:
-        """Tell requests that never ran their place in the queue, whenever it changes."""
-        for position, sequence in enumerate(self._scheduler.waiting, start=1):
+        """Tell requests that never ran their place in the queue when they come and whenever they get on. That others go before
+        them after all, because those were served less, is told now and then."""
+        now = self._clock()
+        is_time = now >= self._positions_told_at + TELL_SETBACKS_EVERY_S
+        self._positions_told_at = now if is_time else self._positions_told_at
+        for position, sequence in enumerate(self._scheduler.waiting_in_order(now), start=1):
             answer = self._answers[sequence.request_id]
-            if answer.first_scheduled_at is None and answer.announced_position != position:
+            told = answer.announced_position
+            if answer.first_scheduled_at is None and (told is None or position < told or (is_time and position > told)):
                 answer.announced_position = position
-                self._events.append(Queued(sequence.request_id, position))
+                self._tell(answer, Queued(sequence.request_id, position))
 
-    def _most_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
+    def _arrival(self, arrived_at: float) -> Arrival:
+        self._arrivals += 1
         most = self._scheduler.max_sequence_tokens
-        return most if max_tokens is None else min(most, prompt_tokens + max_tokens)
+        return Arrival(self._arrivals, arrived_at, self._clock(), self._tokenizer, most)
+
+    # --- personas' prefixes ------------------------------------------------------------------------------------------
+
+    def _build_prefix(self) -> None:
+        """Have the next persona's prefix computed, or loaded, as a request nobody listens to: one at a time."""
+        prefix = self._memory.prefixes.next_to_build() if self._building is None else None
+        if prefix is None:
+            return
+        answer = Answer.building(prefix, self._arrival(self._clock()))
+        try:
+            self._scheduler.add(answer.sequence)
+        except PromptTooLong as problem:
+            logger.warning("the prefix of persona %r is not kept: %s", prefix.name, problem)
+            self._memory.let_go(self._memory.prefixes.failed(prefix))
+            return
+        self._building = prefix
+        self._answers[answer.sequence.request_id] = answer
+
+    def _end_prefix(self, prefix: Prefix, sequence: TokenSequence, reason: FinishReason) -> None:
+        self._building = None
+        is_built = reason in (FinishReason.STOP, FinishReason.LENGTH)
+        self._memory.end_prefix(prefix, sequence, is_built=is_built)
+
+    def _tell(self, answer: Answer, event: EngineEvent) -> None:
+        if answer.prefix is None:
+            self._events.append(event)
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
     def _fail_step(self, problem: Exception) -> None:
         """End the running answers: their KV may be half written. Those that wait were not touched and go on."""
         self._failed_steps += 1
+        self._num_stalls += isinstance(problem, EngineStalled)
         logger.error("an engine step failed (%d in a row)", self._failed_steps, exc_info=problem)
         failure = EngineFailure(FailureCode.STEP_FAILED, "The engine failed while it computed this answer.")
         for sequence in self._scheduler.running:
@@ -266,18 +395,3 @@ class Engine:
                 f"The engine gave up after {self._failed_steps} failed steps: {type(problem).__name__}: {problem}"
             )
             self.fail_all(EngineFailure(FailureCode.ENGINE_FAILED, "The engine broke down and has to be restarted."))
-
-
-def _usage(answer: Answer) -> Usage:
-    return Usage(
-        input_tokens=answer.sequence.num_prompt_tokens,
-        output_tokens=answer.sequence.num_output_tokens,
-        queue_ms=_milliseconds(answer.arrived_at, answer.first_scheduled_at),
-        prefill_ms=_milliseconds(answer.first_scheduled_at, answer.first_token_at),
-        ttft_ms=_milliseconds(answer.arrived_at, answer.first_token_at),
-        decode_ms=_milliseconds(answer.first_token_at, answer.last_token_at),
-    )
-
-
-def _milliseconds(begin: float | None, end: float | None) -> float | None:
-    return None if begin is None or end is None else (end - begin) * 1000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 
 class EngineError(Exception):
     """Anything the engine refuses or fails at."""
@@ -30,14 +32,31 @@ class PromptTooLong(EngineError):
         self.available_tokens = available_tokens
 
 
-class QueueFull(EngineError):
-    """So many requests wait already that this one is refused."""
+class QueueUnit(StrEnum):
+    """What a bound of the queue counts."""
 
-    def __init__(self, waiting: int, limit: int, retry_after_s: int) -> None:
-        super().__init__(f"{waiting} requests are waiting and the limit is {limit}; try again in {retry_after_s} s")
+    REQUESTS = "requests"
+    TOKENS = "prompt tokens"
+
+
+class QueueFull(EngineError):
+    """So much waits already that this request is refused; `waiting` and `limit` count what `unit` says."""
+
+    def __init__(self, waiting: int, limit: int, retry_after_s: int, unit: QueueUnit = QueueUnit.REQUESTS) -> None:
+        super().__init__(f"{waiting} {unit} are waiting and the limit is {limit}; try again in {retry_after_s} s")
         self.waiting = waiting
         self.limit = limit
         self.retry_after_s = retry_after_s
+        self.unit = unit
+
+
+class FilesNotDeleted(EngineError):
+    """KV was forgotten in memory, and its files could not be removed: the disk fails or does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the files of this KV could not be deleted, the log says why; they are tried again at the next start"
+        )
 
 
 class TemplateRefused(EngineError):

@@ -2,16 +2,21 @@
 
 Made once by the engine, written and read by the kernels through slots and block tables. It knows nothing of who uses which
 page: that is the page pool's business. It is never cleared; what a page held before is masked, not erased.
+
+    storage   [2 * layers, pages, PAGE_TOKENS, kv_heads, head_size]     the keys of all layers, then the values
+    record    [2 * layers,        PAGE_TOKENS, kv_heads, head_size]     one page in all layers, in one piece: what a tier keeps
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from engine.config import PAGE_TOKENS
+from engine.pages import PageId
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class KVSpec:
 
 
 class KVCache:
-    """`keys` and `values`, one tensor per layer, each [pages, PAGE_TOKENS, kv_heads, head_size].
+    """`keys` and `values`, one tensor per layer, each [pages, PAGE_TOKENS, kv_heads, head_size]: views of `storage`.
 
     Tokens come before heads, so a token's place is one row (`slot = page * PAGE_TOKENS + offset`) and the gathered pages of a
     sequence are its tokens in order, without another copy.
@@ -34,9 +39,9 @@ class KVCache:
     def __init__(self, layers: int, pages: int, kv_heads: int, head_size: int, dtype: torch.dtype) -> None:
         self.pages = pages
         self.spec = KVSpec(layers, kv_heads, head_size, dtype)
-        shape = (pages, PAGE_TOKENS, kv_heads, head_size)
-        self.keys = [_zeros(shape, dtype) for _ in range(layers)]
-        self.values = [_zeros(shape, dtype) for _ in range(layers)]
+        self.storage = lazy_zeros((2 * layers, pages, PAGE_TOKENS, kv_heads, head_size), dtype)
+        self.keys = list(self.storage[:layers])
+        self.values = list(self.storage[layers:])
 
     @classmethod
     def for_spec(cls, spec: KVSpec, pages: int) -> KVCache:
@@ -48,11 +53,41 @@ class KVCache:
         """Bytes of one page: keys and values, in all layers."""
         return 2 * spec.layers * PAGE_TOKENS * spec.kv_heads * spec.head_size * spec.dtype.itemsize
 
+    def copy_page(self, source: PageId, target: PageId) -> None:
+        """Make `target` hold what `source` holds."""
+        self.storage[:, target].copy_(self.storage[:, source])
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def copy_out(self, pages: Sequence[PageId], records: torch.Tensor, places: Sequence[int]) -> None:
+        """Copy each page into the record at its place; `records` is [places, *record]."""
+        for page, place, length in _runs(pages, places):
+            records[place : place + length].copy_(self.storage[:, page : page + length].transpose(0, 1))
+
+    def copy_in(self, records: torch.Tensor, places: Sequence[int], pages: Sequence[PageId]) -> None:
+        """Copy the record at each place into its page: the other way of `copy_out`."""
+        for page, place, length in _runs(pages, places):
+            self.storage[:, page : page + length].copy_(records[place : place + length].transpose(0, 1))
+
+
+def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """Zeros the operating system hands out on first touch: a large cache costs memory only as far as it is used.
 
     Zeros and not whatever was there: a masked value still gets multiplied by 0, and 0 times NaN is NaN.
     """
     size = int(np.prod(shape)) * dtype.itemsize
     return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
+
+
+def _runs(pages: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(page, place, length) of each run in which both numbers go up by one.
+
+    One slice copied per run reaches the memory's speed, even where each run is a single page; indexing with lists of numbers
+    is slower than that in every form torch has.
+    """
+    if len(pages) != len(places):
+        raise ValueError(f"{len(pages)} pages and {len(places)} places were given")
+    start = 0
+    for end in range(1, len(pages) + 1):
+        adjacent = end < len(pages) and pages[end] == pages[end - 1] + 1 and places[end] == places[end - 1] + 1
+        if not adjacent:
+            yield pages[start], places[start], end - start
+            start = end

@@ -7,18 +7,18 @@ executor tokenises. Importing this module must not import torch.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.client import EventListener
 from engine.config import EngineConfig
-from engine.errors import EngineNotReady, QueueFull
-from engine.scheduler import require_room
-from engine.thread import Cancel, EngineThread, Loader, ReadyEngine, Submit
+from engine.errors import EngineError, EngineNotReady
+from engine.prompts import Prompt, Prompts
+from engine.queue_bounds import QueueBounds
+from engine.snapshot import EngineSnapshot
+from engine.thread import Call, Cancel, EngineThread, Loader, ReadyEngine, Reply, Submit
 from engine.types import (
     EngineEvent,
     EngineFailure,
@@ -29,22 +29,20 @@ from engine.types import (
     FinishReason,
     GenerationRequest,
     ModelInfo,
+    Namespace,
+    Queued,
     RequestId,
+    SessionKey,
     Turn,
     Usage,
 )
 
 if TYPE_CHECKING:
+    from engine.core import Engine
     from engine.model.loader import LoadedModel
 
 Message = TypeVar("Message")
-
-FINISHES_REMEMBERED = 16
-"""Last answers whose pace tells how long a refused client should wait."""
-
-MAX_RETRY_AFTER_S = 60
-DEFAULT_RETRY_AFTER_S = 5
-"""Told while too few answers have ended to know better."""
+Result = TypeVar("Result")
 
 
 def _load_model(config: EngineConfig, on_progress: Callable[[str], None]) -> LoadedModel:
@@ -57,8 +55,14 @@ class LocalEngine:
     """Owns the set of live requests: each gets exactly one `Finished`, from the thread or, where that is gone, from here."""
 
     def __init__(
-        self, config: EngineConfig, *, load: Loader = _load_model, clock: Callable[[], float] = time.monotonic
+        self,
+        config: EngineConfig,
+        *,
+        load: Loader = _load_model,
+        clock: Callable[[], float] = time.monotonic,
+        on_stage: Callable[[str], None] = lambda _stage: None,
     ) -> None:
+        """`on_stage` is told, in the engine's thread, which part of the start begins; the last is `ready`."""
         self._config = config
         self._clock = clock
         self._state = EngineState.LOADING
@@ -70,15 +74,19 @@ class LocalEngine:
         self._live: dict[RequestId, bool] = {}
         """Requests without their `Finished`, and whether the thread has them already."""
         self._cancelled_early: set[RequestId] = set()
-        self._finished_at: deque[float] = deque(maxlen=FINISHES_REMEMBERED)
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._tickets = 0
+        self._queue = QueueBounds(config.max_running, config.max_waiting, config.max_waiting_tokens, clock)
+        self._prompts: Prompts | None = None
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvasir-tokenizer")
         self._thread = EngineThread(
             config,
             load=load,
             clock=clock,
             on_ready=lambda ready: self._post(self._become_ready, ready),
-            on_events=lambda events: self._post(self._receive, events),
+            on_step=lambda events, replies: self._post(self._take_step, (events, replies)),
             on_failed=lambda message: self._post(self._fail, message),
+            on_stage=on_stage,
         )
 
     @property
@@ -105,22 +113,27 @@ class LocalEngine:
         self._require_ready()
 
     async def check(self, request: GenerationRequest) -> int:
-        return len(await self._encode(request.turns))
+        with self._queue.check():
+            return len((await self._prompt(request)).ids)
 
     async def submit(self, request: GenerationRequest) -> None:
         arrived_at = self._clock()
         self._require_ready()
-        self._require_place(request.request_id)
+        if request.request_id in self._live:
+            raise ValueError(f"request {request.request_id} was submitted twice")
+        self._queue.enter(request.request_id)
         self._live[request.request_id] = False
         try:
-            prompt_ids = await self._encode(request.turns)
+            prompt = await self._prompt(request)
             self._require_ready()
+            self._queue.encoded(request.request_id, len(prompt.ids))
         except BaseException:
             self._live.pop(request.request_id, None)
             self._cancelled_early.discard(request.request_id)
+            self._queue.leave(request.request_id)
             raise
         self._live[request.request_id] = True
-        submit = Submit(request, prompt_ids, arrived_at)
+        submit = Submit(request, prompt.ids, arrived_at, prompt.dropped_turns)
         if request.request_id in self._cancelled_early:
             self._cancelled_early.remove(request.request_id)
             self._thread.send(submit, Cancel(request.request_id))
@@ -136,6 +149,45 @@ class LocalEngine:
 
     def stats(self) -> EngineStats:
         return self._thread.stats
+
+    async def snapshot(self) -> EngineSnapshot:
+        return await self._ask(lambda engine, reply: reply(engine.snapshot()))
+
+    async def evict_session(self, key: SessionKey) -> bool:
+        return await self._ask(lambda engine, reply: engine.evict_session(key, reply))
+
+    async def drop_session(self, key: SessionKey) -> bool:
+        # First, because a turn of it that is still encoded reaches the thread before the drop, and ends by it.
+        await self._with_prompts(lambda prompts: prompts.forget(key))
+        return await self._ask(lambda engine, reply: engine.drop_session(key, reply))
+
+    async def drop_namespace(self, namespace: Namespace) -> int:
+        await self._with_prompts(lambda prompts: prompts.forget_namespace(namespace))
+        return await self._ask(lambda engine, reply: engine.drop_namespace(namespace, reply))
+
+    async def set_prefix(self, name: str, turns: Sequence[Turn]) -> None:
+        ready = self._require_ready()
+        loop = asyncio.get_running_loop()
+        prefix_ids = await loop.run_in_executor(self._tokenizing, ready.tokenizer.prefix_ids, turns)
+        is_registered: bool = await self._ask(lambda engine, reply: engine.set_prefix(name, prefix_ids, reply))
+        assert is_registered
+
+    async def drop_prefix(self, name: str) -> None:
+        is_gone: bool = await self._ask(lambda engine, reply: engine.drop_prefix(name, reply))
+        assert is_gone
+
+    async def _ask(self, work: Callable[[Engine, Callable[[Result | EngineError], None]], None]) -> Result:
+        """Have the engine thread do something between two steps. Raises EngineNotReady, also when it ends meanwhile."""
+        self._require_ready()
+        self._tickets += 1
+        ticket, asked = self._tickets, asyncio.get_running_loop().create_future()
+        self._asked[ticket] = asked
+        self._thread.send(Call(ticket, work))
+        try:
+            result: Result = await asked
+            return result
+        finally:
+            self._asked.pop(ticket, None)
 
     async def stop(self) -> None:
         # Asked twice at once, both wait for the thread: who returns from here may count on every end being told.
@@ -165,14 +217,30 @@ class LocalEngine:
     def _become_ready(self, ready: ReadyEngine) -> None:
         if self._state is EngineState.LOADING:
             self._ready = ready
+            self._prompts = Prompts(ready.tokenizer, ready.max_sequence_tokens)
             self._state = EngineState.READY
             self._settled.set()
+
+    def _take_step(self, step: tuple[Sequence[EngineEvent], Sequence[Reply]]) -> None:
+        events, replies = step
+        for ticket, result in replies:
+            asked = self._asked.pop(ticket, None)
+            if asked is None or asked.done():
+                continue
+            if isinstance(result, Exception):
+                asked.set_exception(result)
+            else:
+                asked.set_result(result)
+        if events:
+            self._receive(events)
 
     def _receive(self, events: Sequence[EngineEvent]) -> None:
         for event in events:
             if isinstance(event, Finished):
                 self._live.pop(event.request_id, None)
-                self._finished_at.append(self._clock())
+                self._queue.finished(event.request_id)
+            elif not isinstance(event, Queued):
+                self._queue.begun(event.request_id)
         if self._listener is not None:
             self._listener(events)
 
@@ -184,6 +252,9 @@ class LocalEngine:
 
     def _end_orphans(self, failure: EngineFailure) -> None:
         """The thread is gone: requests it took without ending them end here, with nothing known of what they cost."""
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(EngineNotReady(failure.message))
         orphans = [request_id for request_id, is_sent in self._live.items() if is_sent]
         if orphans:
             self._receive([Finished(orphan, FinishReason.FAILED, Usage(), failure=failure) for orphan in orphans])
@@ -195,23 +266,12 @@ class LocalEngine:
             raise EngineNotReady(self._failure or f"the engine is {self._state}")
         return self._ready
 
-    def _require_place(self, request_id: RequestId) -> None:
-        if request_id in self._live:
-            raise ValueError(f"request {request_id} was submitted twice")
-        waiting = len(self._live) - self._config.max_running
-        if waiting >= self._config.max_waiting:
-            raise QueueFull(waiting, self._config.max_waiting, self._retry_after_s())
+    async def _prompt(self, request: GenerationRequest) -> Prompt:
+        return await self._with_prompts(lambda prompts: prompts.prompt(request))
 
-    def _retry_after_s(self) -> int:
-        """Seconds until a place is likely to be free, by the pace of the last answers."""
-        if len(self._finished_at) < 2:
-            return DEFAULT_RETRY_AFTER_S
-        per_answer_s = (self._clock() - self._finished_at[0]) / (len(self._finished_at) - 1)
-        return min(MAX_RETRY_AFTER_S, max(1, math.ceil(per_answer_s)))
-
-    async def _encode(self, turns: Sequence[Turn]) -> list[int]:
-        ready = self._require_ready()
-        loop = asyncio.get_running_loop()
-        prompt_ids = await loop.run_in_executor(self._tokenizing, ready.tokenizer.encode_turns, turns)
-        require_room(len(prompt_ids), ready.max_sequence_tokens)
-        return prompt_ids
+    async def _with_prompts(self, work: Callable[[Prompts], Result]) -> Result:
+        """Have the one thread that tokenises do something. Raises EngineNotReady, and what `work` raises."""
+        self._require_ready()
+        prompts = self._prompts
+        assert prompts is not None, "it is made when the engine becomes ready"
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, work, prompts)

@@ -1,7 +1,11 @@
 """Who uses which page of the KV cache: a pool of numbered pages with reference counts.
 
-Used by `engine.scheduler` only, in the engine thread. It deals in numbers and never touches the memory itself
-(`engine.kv_cache` does). Pure: no torch, no clock.
+    free        in nobody's hands
+    used        held by one or more sequences
+    kept        held by the prefix cache: evictable while no sequence holds it too
+
+Used by `engine.scheduler` and `engine.prefix_cache`, in the engine thread. It deals in numbers and never touches the memory
+itself (`engine.kv_cache` does). Pure: no torch, no clock.
 """
 
 from __future__ import annotations
@@ -32,13 +36,17 @@ def pages_for(num_tokens: int) -> int:
 
 
 class PagePool:
-    """Owns the reference count of every page. A page is free exactly when its count is 0."""
+    """Owns the reference count of every page. A page is free exactly when its count is 0; the cache holds one reference of
+    those it keeps."""
 
     def __init__(self, num_pages: int) -> None:
         if num_pages < 1:
             raise ValueError(f"a pool needs at least one page, got {num_pages}")
         self.num_pages = num_pages
         self._references = [0] * num_pages
+        self._kept = [False] * num_pages
+        self.num_evictable = 0
+        """Pages that nobody but the prefix cache holds."""
         # The last freed page is the next to be used: its memory is most likely still in the processor's cache.
         self._free = [PageId(page) for page in reversed(range(num_pages))]
 
@@ -60,6 +68,7 @@ class PagePool:
         for page in pages:
             if self._references[page] < 1:
                 raise PagesCorrupt(f"page {page} is free and was retained")
+            self.num_evictable -= self.is_evictable(page)
             self._references[page] += 1
 
     def free(self, pages: Iterable[PageId]) -> None:
@@ -70,6 +79,30 @@ class PagePool:
             self._references[page] -= 1
             if not self._references[page]:
                 self._free.append(page)
+            self.num_evictable += self.is_evictable(page)
+
+    def keep(self, page: PageId) -> None:
+        """The prefix cache takes a reference to a page that a sequence holds."""
+        if self._kept[page]:
+            raise PagesCorrupt(f"page {page} is kept already")
+        self.retain([page])
+        self._kept[page] = True
+
+    def give_up(self, page: PageId) -> None:
+        """The prefix cache drops its reference."""
+        if not self._kept[page]:
+            raise PagesCorrupt(f"page {page} is not kept and was given up")
+        self.num_evictable -= self.is_evictable(page)
+        self._kept[page] = False
+        self.free([page])
+
+    def is_evictable(self, page: PageId) -> bool:
+        """Whether the prefix cache is the only one who holds it."""
+        return self._kept[page] and self._references[page] == 1
+
+    def num_sequences(self, page: PageId) -> int:
+        """How many hold it beside the prefix cache."""
+        return self._references[page] - self._kept[page]
 
     def check_integrity(self, references: Iterable[PageId] = ()) -> None:
         """Raise PagesCorrupt unless `references`, all that anybody holds, is exactly what the pool counts."""
@@ -83,6 +116,9 @@ class PagePool:
                 f"{len(wrong)} pages are counted wrongly; page {first} has {held[first]} references "
                 f"and the pool counts {self._references[first]}"
             )
+        evictable = sum(self.is_evictable(PageId(page)) for page in range(self.num_pages))
+        if evictable != self.num_evictable:
+            raise PagesCorrupt(f"{evictable} pages are evictable and {self.num_evictable} are counted")
         unused = {page for page in range(self.num_pages) if not held[page]}
         if len(self._free) != len(unused) or set(self._free) != unused:
             raise PagesCorrupt(f"{len(unused)} pages are unused and {len(self._free)} are listed as free")

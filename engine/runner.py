@@ -16,8 +16,8 @@ from engine.model.batch import ForwardBatch
 from engine.model.decoder import DecoderLike
 from engine.pages import PageId, pages_for
 from engine.sampler import Sampler, SamplingState
-from engine.scheduler import Scheduled
 from engine.sequence import Sequence as TokenSequence
+from engine.step_plan import Scheduled
 from engine.types import RequestId, SamplingParams
 
 

@@ -1,93 +1,94 @@
 """Decides what each engine step computes: which sequences run and how many of their tokens, who is preempted, who waits.
 
-Used by `engine.core`, in the engine thread. `plan` changes nothing and returns a value; `commit` carries it out. Pure: no
-torch, no clock, no asyncio.
+Used by `engine.core`, in the engine thread. `admit` lets waiting sequences in, with what the prefix cache has of their
+prompts; `plan` changes nothing and returns a value, `commit` carries it out. Pure: no torch, no clock, no asyncio.
 
-    budget of one step, `max_step_tokens`
-    |d|d|d|d|d| oldest prompt, at least half | shorter prompts first ………………… |
-     decodes: one token for every running answer, always
+Who is next is for `engine.waiting_queue` to say, how long a step may be for `engine.step_size`, how it is divided for
+`engine.step_budget`; every running answer gets its one token in every step.
 
-Memory: a sequence is admitted when the pages for all its tokens are free, beside those already promised and a reserve that
-lets running answers grow. When pages run out all the same, the youngest running sequences give theirs back and compute
-again later, so the oldest one always moves.
+Memory: a sequence is admitted when the pages for all its tokens are free or can be evicted, beside those already promised and
+the reserve into which running answers grow (`engine.kv_reserve`). Pages it shares with a running sequence cost nothing. One of
+a higher class may take the place of the youngest of a lower one. When pages run out all the same, the last in seniority give
+theirs back. What they had computed stays in the prefix cache: on the device while there is room, then on the host, and
+otherwise it is computed again. So the first in seniority always moves, and everybody becomes the first at some time.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import insort
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Items
 
+from engine.admission import Admission, Missing, Restoring, counted, origin
+from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
-from engine.errors import EngineError, PromptTooLong
-from engine.pages import PagePool, pages_for
+from engine.errors import EngineError
+from engine.fair_shares import Account, FairShares
+from engine.kv_reserve import KVReserve
+from engine.page_keys import PageKey
+from engine.pages import PageId, pages_for
+from engine.prefix_cache import PrefixCache, PrefixMatch
+from engine.room import Room, load_of, require_room
 from engine.sequence import Sequence, SequenceState
+from engine.step_budget import fit_into_pages, share_among_prompts
+from engine.step_plan import EngineStalled, StepPlan
+from engine.step_size import StepSize
+from engine.types import Counts, Namespace, Priority
+from engine.waiting_queue import WaitingQueue, goes_first
+from engine.watchdog import Watchdog
 
-MAX_TIMES_PASSED = 8
-"""Later arrivals that may start before a sequence that does not fit yet. Small requests profit, and the wait stays bounded."""
-
-RESERVE_PAGES = 2
-"""Pages kept free for each running answer when another is admitted: 32 tokens each, so that admission does not at once lead
-to preemption."""
-
-
-class EngineStalled(EngineError):
-    """Sequences are there and none can run: a bug, whatever the load (vllm-project/vllm#45388)."""
-
-    def __init__(self, waiting: int, running: int, free_pages: int, num_pages: int) -> None:
-        super().__init__(
-            f"{waiting} sequences wait and {running} hold memory, but none can run; {free_pages} of {num_pages} pages are free"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    """Tokens `start` to `end` of a sequence are computed in this step."""
-
-    sequence: Sequence
-    start: int
-    end: int
-
-    @property
-    def num_tokens(self) -> int:
-        return self.end - self.start
-
-    @property
-    def samples(self) -> bool:
-        """Whether the step reaches the sequence's last token, so that the next one can be sampled."""
-        return self.end == len(self.sequence.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """What one step does. Every sequence is in exactly one of the three; those in `wait` keep the pages they have."""
-
-    run: tuple[Scheduled, ...]
-    preempt: tuple[Sequence, ...]
-    wait: tuple[Sequence, ...]
+MAX_LOOKED_AT = 16
+"""Waiting sequences that do not fit and are looked at in one admission: each costs a look into the prefix cache."""
 
 
 class Scheduler:
-    """Owns the queue, the set of running sequences and the page pool.
+    """Owns the queue, and every sequence that holds pages.
 
-    Invariant: a sequence is in `waiting` or in `running`, by its state, and each page is held by one running sequence.
+    Invariant: a sequence is in `waiting`, `restoring` or `running`, by its state. A page that several hold is only read.
     """
 
-    def __init__(self, pool: PagePool, *, max_context_tokens: int, max_step_tokens: int, max_running: int) -> None:
-        self.pool = pool
+    def __init__(
+        self,
+        cache: PrefixCache,
+        *,
+        max_context_tokens: int,
+        max_step_tokens: int,
+        max_running: int,
+        kv_reserve: float = 0.3,
+        inter_token_target_s: float | None = None,
+        transfer_timeout_s: float = 10.0,
+    ) -> None:
+        self.cache = cache
+        self.pool = pool = cache.pool
         self.max_sequence_tokens = min(max_context_tokens, pool.num_pages * PAGE_TOKENS)
         """Most tokens one sequence can have, prompt and answer together."""
-        self._max_step_tokens = max_step_tokens
+        self.worth_fetching: Callable[[Items[CachedPage]], bool] = lambda pages: True
+        """Whether bringing pages back is quicker than computing them: to be set by whoever can tell."""
+        self.step_size = StepSize(max_step_tokens, inter_token_target_s)
         # Every running sequence may then take a token in every step, so no answer pauses for want of budget.
-        self._max_running = min(max_running, max_step_tokens)
-        self._waiting: list[Sequence] = []
+        max_running = min(max_running, max_step_tokens)
+        self._room = Room(pool, KVReserve(kv_reserve, pool.num_pages), self.step_size, max_running)
+        self._shares = FairShares()
+        self._waiting: WaitingQueue[Sequence] = WaitingQueue(self._shares)
         self._running: list[Sequence] = []
+        self._restoring: dict[Sequence, Restoring] = {}
+        self._watchdog = Watchdog(transfer_timeout_s)
         self.num_preemptions = 0
+        self.step_prompt_tokens = max_step_tokens
+        """Most tokens of prompts that fitted into the last step that had any."""
 
     @property
     def waiting(self) -> tuple[Sequence, ...]:
         """In the order of arrival."""
-        return tuple(self._waiting)
+        return tuple(sorted(self._waiting, key=_by_arrival))
+
+    def waiting_in_order(self, now: float) -> list[Sequence]:
+        """As they would start."""
+        return self._waiting.in_order(now)
+
+    def waiting_by_priority(self) -> Counts:
+        counts = self._waiting.count_by_priority()
+        return tuple((priority.value, counts[priority]) for priority in Priority)
 
     @property
     def running(self) -> tuple[Sequence, ...]:
@@ -95,201 +96,304 @@ class Scheduler:
         return tuple(self._running)
 
     @property
+    def restoring(self) -> tuple[Sequence, ...]:
+        """In the order of admission."""
+        return tuple(self._restoring)
+
+    @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._running)
+        return bool(self._waiting or self._running or self._restoring)
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence. Raises PromptTooLong where it could never produce a token."""
         require_room(sequence.num_prompt_tokens, self.max_sequence_tokens)
-        _insert(self._waiting, sequence)
+        self._shares.enter(sequence.account)
+        self._waiting.add(sequence)
 
-    def remove(self, sequence: Sequence) -> None:
-        """End a sequence, whatever its state; its pages are free at once. Again for a finished one: nothing happens."""
+    def remove(self, sequence: Sequence, keep_tokens: int | None = 0) -> None:
+        """End a sequence, whatever its state; its pages are given back at once. Again for a finished one: nothing happens.
+
+        The KV of its first `keep_tokens` tokens, as far as it is computed, stays in the prefix cache. With None what it
+        computed is taken out of there.
+        """
         if sequence.state is SequenceState.FINISHED:
             return
-        _take(self._waiting if sequence.state is SequenceState.WAITING else self._running, sequence)
+        if sequence.state is SequenceState.RESTORING:
+            self._let_go(self._restoring.pop(sequence).missing)
+            # What was to be brought may not be there yet.
+            keep_tokens = 0
+        elif sequence.state is SequenceState.WAITING:
+            self._waiting.remove(sequence)
+        else:
+            self._running.remove(sequence)
+        if keep_tokens is None:
+            computed = map(self.cache.on_device, sequence.pages[sequence.num_reused :])
+            self.cache.remove([page for page in computed if page is not None])
+        else:
+            self._leave_behind(sequence, keep_tokens)
         self._drop_pages(sequence)
+        self._shares.leave(sequence.account)
         sequence.state = SequenceState.FINISHED
 
-    def plan(self) -> StepPlan:
-        """What the next step should do. Raises EngineStalled where sequences are there and none could run."""
-        keep, preempt = self._fit_running()
-        admit = [] if preempt else self._admissible()
-        run = tuple(self._share_budget(sorted(keep + admit, key=_by_arrival), preempt))
-        scheduled = {id(item.sequence) for item in run} | {id(sequence) for sequence in preempt}
-        wait = tuple(sequence for sequence in self._running + self._waiting if id(sequence) not in scheduled)
-        if not run and self.has_work:
-            raise EngineStalled(len(self._waiting), len(self._running), self.pool.num_free, self.pool.num_pages)
-        return StepPlan(run, tuple(preempt), wait)
+    def admit(self, now: float) -> list[Admission]:
+        """Let in the waiting sequences that have a place and memory, in their order; a few may pass one that does not fit yet.
+        Where none has, one may take the place of others."""
+        order = self._waiting.in_order(now)
+        return self._admit_fitting(order, now) or self._displace(order, now)
 
-    def commit(self, plan: StepPlan) -> None:
-        """Free the pages of the preempted, allocate those of the scheduled, and move sequences between the lists."""
+    def _admit_fitting(self, order: list[Sequence], now: float) -> list[Admission]:
+        admitted: list[Admission] = []
+        blocked: list[Sequence] = []
+        for sequence in order:
+            others = [*self._running, *self._restoring]
+            if not self._room.has_place(sequence, others):
+                break
+            match = self._match(sequence)
+            if self._room.fits(sequence, self._num_shared_in_use(match), others):
+                for other in blocked:
+                    self._waiting.count_pass(other)
+                admitted.append(self._begin(sequence, match, now))
+            else:
+                blocked.append(sequence)
+            if any(map(goes_first, blocked)) or len(blocked) == MAX_LOOKED_AT:
+                break
+        return admitted
+
+    def _displace(self, order: list[Sequence], now: float) -> list[Admission]:
+        """The first of an account and class that others have to give way to, if there is one."""
+        seen: set[tuple[Account | None, Priority]] = set()
+        for sequence in order:
+            if (sequence.account, sequence.priority) in seen:
+                continue
+            seen.add((sequence.account, sequence.priority))
+            if leaving := self._room.who_gives_way(sequence, self._running, [*self._restoring], now):
+                for other in leaving:
+                    self._preempt(other)
+                return [self._begin(sequence, self._match(sequence), now)]
+        return []
+
+    def restored(self, sequence: Sequence, num_missing_brought: int) -> None:
+        """The first so many of an admission's missing pages are there; what lies behind them is computed."""
+        restoring = self._restoring.pop(sequence)
+        brought, failed = restoring.missing[:num_missing_brought], restoring.missing[num_missing_brought:]
+        self._let_go(restoring.missing)
+        for item in brought:
+            if item.source.device is None and item.tokens == PAGE_TOKENS:
+                self.cache.restored(item.source, item.target)
+        num_computed = sum(tokens for _, tokens in restoring.origins)
+        if failed:
+            first = failed[0].index
+            num_computed = first * PAGE_TOKENS
+            # Pages behind it may be shared, and must not be written.
+            self.cache.release(sequence.pages[first + 1 :][::-1])
+            del sequence.pages[first + 1 :]
+            self.cache.prune(item.source for item in failed)
+        self._run(sequence, num_computed, restoring.origins)
+
+    def plan(self, now: float) -> StepPlan:
+        """What the next step should do. Raises EngineStalled where sequences are there and none could run; while some are
+        being restored there may be nothing to do."""
+        keep, preempt = self._room.fit_running(self._running, now)
+        answers = [sequence for sequence in keep if sequence.num_pending == 1]
+        prompts = [sequence for sequence in keep if sequence.num_pending > 1]
+        budget = self._prompt_budget(answers, prompts)
+        shares = dict.fromkeys(answers, 1) | share_among_prompts(prompts, budget)
+        free_pages = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
+        run = tuple(fit_into_pages(keep, shares, free_pages))
+        scheduled = {item.sequence for item in run} | {*preempt}
+        others = [*self._running, *self._restoring, *self._waiting]
+        wait = tuple(sequence for sequence in others if sequence not in scheduled)
+        if not run and self.has_work and not self._restoring:
+            raise self._stalled()
+        return StepPlan(run, tuple(preempt), wait, budget if prompts else None)
+
+    def commit(self, plan: StepPlan, now: float) -> None:
+        """Take the pages of the preempted back, and allocate those of the scheduled. Raises EngineStalled where too many plans
+        had nothing to compute, or for too long."""
+        if plan.run:
+            self._watchdog.ran()
+        elif self._watchdog.idled(now, is_restoring=bool(self._restoring)) is not None:
+            raise self._stalled()
+        if plan.prompt_budget is not None:
+            self.step_prompt_tokens = plan.prompt_budget
         for sequence in plan.preempt:
             self._preempt(sequence)
         for scheduled in plan.run:
             sequence = scheduled.sequence
-            if sequence.state is SequenceState.WAITING:
-                self._begin(sequence)
-            sequence.pages += self.pool.allocate(pages_for(scheduled.end) - len(sequence.pages))
+            sequence.pages += self._allocate(max(0, pages_for(scheduled.end) - len(sequence.pages)))
 
     def advance(self, plan: StepPlan) -> None:
-        """The step has been computed: the KV of its tokens is there."""
+        """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
         for scheduled in plan.run:
-            scheduled.sequence.num_computed = scheduled.end
+            sequence = scheduled.sequence
+            if scheduled.samples:
+                self._shares.serve(sequence.account, 1)
+            sequence.num_computed = scheduled.end
+            self._publish(sequence, min(sequence.num_computed, sequence.num_prompt_tokens))
 
     def check_integrity(self) -> None:
         """Raise where lists, states and pages contradict each other."""
-        for sequences, state in ((self._waiting, SequenceState.WAITING), (self._running, SequenceState.RUNNING)):
-            arrivals = [sequence.arrival for sequence in sequences]
-            if arrivals != sorted(set(arrivals)) or any(sequence.state is not state for sequence in sequences):
-                raise EngineError(f"the list of {state.name} sequences is out of order or holds one in another state")
+        arrivals = [sequence.arrival for sequence in self._running]
+        if arrivals != sorted(set(arrivals)):
+            raise EngineError("the running sequences are out of order")
+        for sequences, state in (
+            (self._waiting, SequenceState.WAITING),
+            (self._restoring, SequenceState.RESTORING),
+            (self._running, SequenceState.RUNNING),
+        ):
+            if any(sequence.state is not state for sequence in sequences):
+                raise EngineError(f"a sequence among those {state.name} is in another state")
         if any(sequence.pages or sequence.num_computed for sequence in self._waiting):
             raise EngineError("a waiting sequence holds pages")
         if any(len(sequence.pages) < pages_for(sequence.num_computed) for sequence in self._running):
             raise EngineError("a running sequence has fewer pages than tokens computed")
-        self.pool.check_integrity(page for sequence in self._running for page in sequence.pages)
+        self.cache.check_integrity()
+        held = [page for sequence in (*self._running, *self._restoring) for page in sequence.pages]
+        copied = [item.held for waits in self._restoring.values() for item in waits.missing if item.held is not None]
+        self.pool.check_integrity([*held, *copied, *self.cache.device_pages()])
+
+    def _stalled(self) -> EngineStalled:
+        holding = len(self._running) + len(self._restoring)
+        return EngineStalled(len(self._waiting), holding, self.pool.num_free, self.pool.num_pages)
 
     # --- planning: nothing below changes anything, up to `_begin` ----------------------------------------------------
 
-    def _fit_running(self) -> tuple[list[Sequence], list[Sequence]]:
-        """The running sequences that can take at least one token each, and the youngest, who must give way for that."""
-        keep, preempt = list(self._running), list[Sequence]()
-        free = self.pool.num_free
-        wanted = sum(map(_pages_for_one_more, keep))
-        while wanted > free and len(keep) > 1:
-            youngest = keep.pop()
-            preempt.append(youngest)
-            wanted -= _pages_for_one_more(youngest)
-            free += len(youngest.pages)
-        return keep, preempt
+    def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
+        """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
+        deepest = max((sequence.num_computed for sequence in prompts), default=0)
+        return self.step_size.prompt_tokens(load_of(answers), deepest)
 
-    def _admissible(self) -> list[Sequence]:
-        """Waiting sequences whose memory is there, by arrival; a few may pass one that does not fit yet."""
-        admit: list[Sequence] = []
-        slots = self._max_running - len(self._running)
-        available = self.pool.num_free - sum(
-            pages_for(len(sequence.tokens)) - len(sequence.pages) + RESERVE_PAGES for sequence in self._running
+    # --- what the prefix cache has -----------------------------------------------------------------------------------
+
+    def _match(self, sequence: Sequence) -> PrefixMatch:
+        if sequence.namespace is None:
+            return PrefixMatch()
+        keys = self._keys(sequence, sequence.namespace)
+        match = self.cache.match(sequence.tokens, sequence.namespace, sequence.public_tokens, keys)
+        first = next((place for place, page in enumerate(match.pages) if page.device is None), None)
+        if first is None or self.worth_fetching(match.pages[first:]):
+            return match
+        return PrefixMatch(match.pages[:first])
+
+    def _keys(self, sequence: Sequence, namespace: Namespace) -> list[PageKey]:
+        return self.cache.page_keys(sequence.tokens, namespace, sequence.public_tokens, sequence.page_keys)
+
+    def _num_shared_in_use(self, match: PrefixMatch) -> int:
+        return sum(page.device is not None and not self.pool.is_evictable(page.device) for page in match.pages)
+
+    def _publish(self, sequence: Sequence, num_tokens: int) -> None:
+        """Let others use the whole pages of the first `num_tokens` tokens, which are computed."""
+        end = num_tokens // PAGE_TOKENS
+        if sequence.namespace is None or end <= sequence.num_published:
+            return
+        indices = range(sequence.num_published, end)
+        keys = self._keys(sequence, sequence.namespace)
+        self.cache.publish(
+            sequence.tokens,
+            keys,
+            sequence.pages,
+            sequence.namespace,
+            sequence.public_tokens,
+            sequence.session,
+            indices,
         )
-        passes_left = MAX_TIMES_PASSED
-        is_first_blocked = True
-        for sequence in self._waiting:
-            if len(admit) == slots or not passes_left:
-                break
-            needed = pages_for(len(sequence.tokens))
-            # Alone in the engine a sequence needs no reserve: `add` made sure that all of it fits.
-            alone = not self._running and not admit
-            if needed <= available or alone:
-                admit.append(sequence)
-                available -= needed + RESERVE_PAGES
-                if not is_first_blocked:
-                    passes_left -= 1
-            else:
-                is_first_blocked = False
-                passes_left = min(passes_left, _passes_left(sequence))
-        return admit
+        sequence.num_published = end
 
-    def _share_budget(self, sequences: list[Sequence], preempt: list[Sequence]) -> Iterable[Scheduled]:
-        """Divide the step's tokens, as the picture above says, as far as the free pages reach."""
-        shares = {id(sequence): 1 for sequence in sequences}
-        prompts = [sequence for sequence in sequences if sequence.num_pending > 1]
-        budget = self._max_step_tokens - (len(sequences) - len(prompts))
-        shares.update(_share_among_prompts(prompts, budget))
-        free = self.pool.num_free + sum(len(sequence.pages) for sequence in preempt)
-        spare = free - sum(_pages_for_one_more(sequence) for sequence in sequences if shares[id(sequence)])
-        for sequence in sequences:
-            if not (share := shares[id(sequence)]):
-                continue
-            at_least = _pages_for_one_more(sequence)
-            room = (len(sequence.pages) + at_least + spare) * PAGE_TOKENS - sequence.num_computed
-            end = sequence.num_computed + min(share, room)
-            spare -= max(0, pages_for(end) - len(sequence.pages) - at_least)
-            if end > sequence.num_computed:
-                yield Scheduled(sequence, sequence.num_computed, end)
+    def _leave_behind(self, sequence: Sequence, keep_tokens: int) -> None:
+        """Publish what is computed of the first `keep_tokens` tokens, the last one included."""
+        keep_tokens = min(keep_tokens, sequence.num_computed)
+        if sequence.namespace is None or not keep_tokens:
+            return
+        self._keys(sequence, sequence.namespace)
+        self._publish(sequence, keep_tokens)
+        self.cache.publish_tail(
+            sequence.tokens[:keep_tokens],
+            sequence.page_keys,
+            sequence.pages,
+            sequence.namespace,
+            sequence.session,
+        )
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, sequence: Sequence) -> None:
-        _take(self._waiting, sequence)
-        for other in self._waiting:
-            if other.arrival > sequence.arrival:
-                break
-            other.times_passed += 1
+    def _begin(self, sequence: Sequence, match: PrefixMatch, now: float) -> Admission:
+        """Take a sequence out of the queue, with the pages it shares and places for those that have to be brought."""
+        self._waiting.start(sequence, now)
+        self.pool.retain(page.device for page in match.pages if page.device is not None)
+        tail = match.tail if self._has_room_for_tail(match) else None
+        held = None if tail is None else tail.device
+        self.pool.retain(() if held is None else (held,))
+        origins = [(origin(page), PAGE_TOKENS) for page in match.pages]
+        origins += [] if tail is None else [(origin(tail), match.tail_tokens)]
+        sources = [page for page in match.pages if page.device is None] + ([] if tail is None else [tail])
+        targets = iter(self._allocate_for(sources))
+        missing = []
+        for index, page in enumerate(match.pages):
+            if page.device is None:
+                missing.append(Missing(page, next(targets), index, PAGE_TOKENS, None))
+            sequence.pages.append(missing[-1].target if page.device is None else page.device)
+        if tail is not None:
+            missing.append(Missing(tail, next(targets), len(match.pages), match.tail_tokens, held))
+            sequence.pages.append(missing[-1].target)
+        self.cache.use(match.pages)
+        if sequence.session is not None:
+            self.cache.own(match.pages, sequence.session)
+        if missing:
+            sequence.state = SequenceState.RESTORING
+            self._restoring[sequence] = Restoring(tuple(missing), origins)
+        else:
+            self._run(sequence, len(match.pages) * PAGE_TOKENS, origins)
+        return Admission(sequence, tuple(missing))
+
+    def _has_room_for_tail(self, match: PrefixMatch) -> bool:
+        """Whether a page can be held beside its copy: in a pool that one sequence fills its few tokens are computed."""
+        if match.tail is None:
+            return False
+        room = self.pool.num_free + self.pool.num_evictable
+        holding = match.tail.device is not None and self.pool.is_evictable(match.tail.device)
+        return room > sum(page.device is None for page in match.pages) + holding
+
+    def _allocate_for(self, sources: Iterable[CachedPage]) -> list[PageId]:
+        """A page for each of these. Making room for them must not cost one of them."""
+        sources = list(sources)
+        for page in sources:
+            page.host_pins += 1
+        targets = self._allocate(len(sources))
+        for page in sources:
+            page.host_pins -= 1
+        return targets
+
+    def _allocate(self, count: int) -> list[PageId]:
+        self.cache.make_room(count)
+        return self.pool.allocate(count)
+
+    def _run(self, sequence: Sequence, num_computed: int, origins: Iterable[tuple[str, int]]) -> None:
+        """The sequence begins to compute, behind what it was given."""
+        sequence.num_computed = num_computed
+        sequence.num_published = sequence.num_reused = num_computed // PAGE_TOKENS
+        if sequence.cached_from is None:
+            sequence.cached_from = counted(origins, num_computed)
         sequence.state = SequenceState.RUNNING
-        _insert(self._running, sequence)
+        insort(self._running, sequence, key=_by_arrival)
+
+    def _let_go(self, missing: Iterable[Missing]) -> None:
+        self.cache.release([item.held for item in missing if item.held is not None])
 
     def _preempt(self, sequence: Sequence) -> None:
-        _take(self._running, sequence)
+        self._running.remove(sequence)
+        self._leave_behind(sequence, sequence.num_computed)
         self._drop_pages(sequence)
         sequence.state = SequenceState.WAITING
         sequence.num_preemptions += 1
         self.num_preemptions += 1
-        _insert(self._waiting, sequence)
+        self._waiting.add(sequence)
 
     def _drop_pages(self, sequence: Sequence) -> None:
         # The last page first, so that the next sequence gets them in their order again.
-        self.pool.free(reversed(sequence.pages))
+        self.cache.release(sequence.pages[::-1])
         sequence.pages = []
-        sequence.num_computed = 0
-
-
-def require_room(prompt_tokens: int, max_sequence_tokens: int) -> None:
-    """Raise PromptTooLong unless the prompt leaves room for one token of an answer."""
-    if prompt_tokens >= max_sequence_tokens:
-        raise PromptTooLong(prompt_tokens, max_sequence_tokens - 1)
-
-
-def _share_among_prompts(prompts: list[Sequence], budget: int) -> dict[int, int]:
-    """Tokens for each sequence that has more than one pending, by id; they are at most `budget` in all.
-
-    The oldest is sure of half, so that it gets on however many short ones come. The rest goes to those that are overdue,
-    then to the shortest, whose answers can begin soonest. A step that completes a short prompt is kept short: the others
-    take at most twice its tokens, so that a long prompt hardly delays the first word of a small one
-    (sgl-project/sglang#10063).
-    """
-    if not prompts:
-        return {}
-    oldest = prompts[0]
-    kept_for_oldest = min(oldest.num_pending, max(1, budget // 2))
-    left = budget - kept_for_oldest
-    shares: dict[int, int] = {}
-    completed_tokens = 0
-    for sequence in sorted(prompts, key=_urgency):
-        kept = kept_for_oldest if sequence is oldest else 0
-        share = min(sequence.num_pending, left + kept)
-        left -= share - kept
-        shares[id(sequence)] = share
-        completed_tokens += share if share == sequence.num_pending else 0
-    if completed_tokens:
-        others = max(PAGE_TOKENS, 2 * completed_tokens)
-        for sequence in prompts:
-            if shares[id(sequence)] < sequence.num_pending:
-                shares[id(sequence)] = min(shares[id(sequence)], others)
-                others -= shares[id(sequence)]
-    return shares
-
-
-def _passes_left(sequence: Sequence) -> int:
-    """How many later arrivals may still start first; none before one that was preempted (vllm-project/vllm#41951)."""
-    return 0 if sequence.num_preemptions else max(0, MAX_TIMES_PASSED - sequence.times_passed)
-
-
-def _urgency(sequence: Sequence) -> tuple[bool, int, int]:
-    """Overdue ones by arrival, then the others by length."""
-    may_wait = _passes_left(sequence) > 0
-    return may_wait, sequence.num_pending if may_wait else 0, sequence.arrival
-
-
-def _pages_for_one_more(sequence: Sequence) -> int:
-    return pages_for(sequence.num_computed + 1) - len(sequence.pages)
+        sequence.num_computed = sequence.num_published = 0
 
 
 def _by_arrival(sequence: Sequence) -> int:
     return sequence.arrival
-
-
-def _insert(sequences: list[Sequence], sequence: Sequence) -> None:
-    insort(sequences, sequence, key=_by_arrival)
-
-
-def _take(sequences: list[Sequence], sequence: Sequence) -> None:
-    del sequences[bisect_left(sequences, sequence.arrival, key=_by_arrival)]

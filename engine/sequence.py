@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
+from engine.fair_shares import Account
+from engine.page_keys import PageKey
 from engine.pages import PageId
-from engine.types import RequestId
+from engine.types import CachedFrom, Namespace, Priority, RequestId
+
+if TYPE_CHECKING:
+    from engine.sessions import Session
 
 
 class SequenceState(Enum):
-    """WAITING ⇄ RUNNING (preempted sequences wait again) → FINISHED, which is also reached from WAITING."""
+    """Life of a sequence. RESTORING: its pages are there, and KV of another tier is being copied into them.
+
+    WAITING → RUNNING → FINISHED        preempted sequences wait again; FINISHED is reached from everywhere
+         ↘ RESTORING ↗
+    """
 
     WAITING = auto()
+    RESTORING = auto()
     RUNNING = auto()
     FINISHED = auto()
 
@@ -26,8 +37,11 @@ class SequenceState(Enum):
 class Sequence:
     """`tokens` begins with the prompt and grows by what is sampled, up to `max_tokens` in all.
 
-    `arrival` orders sequences for good: preemption does not change it. Invariant: `pages` hold exactly the `num_computed`
-    tokens, and are empty unless the state is RUNNING.
+    `arrival` orders sequences for good: preemption does not change it. Invariant: the first pages of `pages` hold exactly the
+    `num_computed` tokens; there are none in the states WAITING and FINISHED.
+
+    `namespace` is whose KV it may use and leave behind, none of it without one. Its first `public_tokens` tokens are a persona's.
+    `session` is the lease that owns what it leaves behind.
     """
 
     request_id: RequestId
@@ -35,12 +49,28 @@ class Sequence:
     tokens: list[int]
     num_prompt_tokens: int
     max_tokens: int
+    namespace: Namespace | None = None
+    public_tokens: int = 0
+    session: Session | None = None
+    priority: Priority = Priority.INTERACTIVE
+    account: Account | None = None
+    """Who is charged for it when the queue is ordered; also where nothing may be reused."""
+    queued_at: float = 0.0
+    """When the engine took it, in seconds of its clock; grows with `arrival`."""
     state: SequenceState = SequenceState.WAITING
     num_computed: int = 0
     pages: list[PageId] = field(default_factory=list)
     num_preemptions: int = 0
     times_passed: int = 0
-    """How often a sequence that arrived later has started first."""
+    """How often one that came after it in the order of the queue has started first."""
+    cached_from: CachedFrom | None = None
+    """Tokens of the prompt that were there when it first started; None before that."""
+    page_keys: list[PageKey] = field(default_factory=list)
+    """Keys of its whole pages, as far as they were needed so far."""
+    num_reused: int = 0
+    """Whole pages from the beginning that somebody else had computed."""
+    num_published: int = 0
+    """Whole pages from the beginning that are in the index already."""
 
     @property
     def num_pending(self) -> int:

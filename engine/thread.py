@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from engine.config import PAGE_TOKENS, EngineConfig
-from engine.errors import EngineError, ModelError
+from engine.config import EngineConfig
+from engine.errors import ModelError
 from engine.types import (
     EngineEvent,
     EngineFailure,
@@ -29,7 +29,6 @@ from engine.types import (
 
 if TYPE_CHECKING:
     from engine.core import Engine
-    from engine.kv_cache import KVSpec
     from engine.model.loader import LoadedModel
     from engine.tokenizer import ChatTokenizer
 
@@ -41,11 +40,12 @@ Loader = Callable[[EngineConfig, Callable[[str], None]], "LoadedModel"]
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A request and its prompt, encoded and known to fit."""
+    """A request and its prompt, encoded and known to fit; `dropped_turns` were left out of it."""
 
     request: GenerationRequest
     prompt_ids: list[int]
     arrived_at: float
+    dropped_turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,32 @@ class Cancel:
     request_id: RequestId
 
 
+Answer = Callable[[object], None]
+"""Hands the result of a `Call` over, at once or in a later step; called once, in the engine thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something else to do with the engine, between two steps. The result reaches the caller under `ticket`."""
+
+    ticket: int
+    work: Callable[[Engine, Answer], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A transfer has ended: look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """End the thread; requests that are still there fail."""
 
 
-Command = Submit | Cancel | Stop
+Command = Submit | Cancel | Call | Wake | Stop
+
+Reply = tuple[int, object]
+"""The ticket of a `Call` and its result, an exception where it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +104,18 @@ class EngineThread:
         load: Loader,
         clock: Callable[[], float],
         on_ready: Callable[[ReadyEngine], None],
-        on_events: Callable[[Sequence[EngineEvent]], None],
+        on_step: Callable[[Sequence[EngineEvent], Sequence[Reply]], None],
         on_failed: Callable[[str], None],
+        on_stage: Callable[[str], None] = lambda _stage: None,
     ) -> None:
         self._config = config
         self._load_model = load
         self._clock = clock
         self._on_ready = on_ready
-        self._on_events = on_events
+        self._on_step = on_step
+        self._replies: list[Reply] = []
         self._on_failed = on_failed
+        self._on_stage = on_stage
         # Commands that belong together travel as one, so that no step comes between them.
         self._commands: SimpleQueue[tuple[Command, ...]] = SimpleQueue()
         self._stop_requested = threading.Event()
@@ -131,44 +154,33 @@ class EngineThread:
         # Threads that wait for each other inside one multiplication spin by default; on a machine that does anything else
         # at the same time, a step then takes ten times as long (kernels/README.md). torch reads this when it is imported.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-        # Imported here, because torch alone takes seconds.
-        from engine.core import Engine
-        from engine.cpu_threads import use_threads
-        from engine.kv_cache import KVCache
-        from engine.pages import PagePool
-        from engine.runner import Runner
-        from engine.sampler import Sampler
-        from engine.scheduler import Scheduler
+        # Imported here, because torch alone takes seconds, and by itself, so that a start can say how many.
+        self._report_stage("importing torch")
+        import torch  # noqa: F401
 
-        config = self._config
-        threads = use_threads(config.threads, self._clock)
-        loaded = self._load_model(config, self._report_stage)
-        num_pages = count_pages(config, loaded.kv_spec, loaded.info.context_tokens)
-        tokenizer = loaded.tokenizer
-        runner = Runner(
-            loaded.decoder,
-            KVCache.for_spec(loaded.kv_spec, num_pages),
-            Sampler(tokenizer.vocabulary_size, tokenizer.end_token_ids),
+        self._report_stage("importing the engine")
+        from engine.assembly import assemble
+        from engine.cpu_threads import use_threads
+
+        self._report_stage("testing the threads")
+        threads = use_threads(self._config.threads, self._clock)
+        loaded = self._load_model(self._config, self._report_stage)
+        engine, ready = assemble(
+            self._config,
+            loaded,
+            clock=self._clock,
+            wake=lambda: self.send(Wake()),
+            on_progress=self._report_stage,
         )
-        scheduler = Scheduler(
-            PagePool(num_pages),
-            max_context_tokens=loaded.info.context_tokens,
-            max_step_tokens=config.max_step_tokens,
-            max_running=config.max_running,
-        )
-        self._report_stage("warming up")
-        runner.warm_up(config.max_step_tokens, config.max_running)
         self._report_stage("ready")
-        engine = Engine(scheduler, runner, tokenizer, self._clock)
-        logger.info("%s is ready; the KV cache holds %d tokens", loaded.info.name, num_pages * PAGE_TOKENS)
         self.stats = engine.stats(EngineState.READY, threads)
-        self._on_ready(ReadyEngine(loaded.info, tokenizer, scheduler.max_sequence_tokens))
+        self._on_ready(ready)
         return engine, threads
 
     def _serve(self, engine: Engine, threads: int) -> None:
         while engine.failure is None:
             if not self._take_commands(engine):
-                engine.fail_all(EngineFailure(FailureCode.ENGINE_STOPPED, "The engine was stopped."))
+                engine.stop(EngineFailure(FailureCode.ENGINE_STOPPED, "The engine was stopped."))
                 self._publish(engine.take_events())
                 self.stats = engine.stats(EngineState.STOPPED, threads)
                 return
@@ -179,24 +191,42 @@ class EngineThread:
 
     def _take_commands(self, engine: Engine) -> bool:
         """Carry out what was sent, waiting for something while there is nothing to compute; false on a stop."""
+        wait_s = engine.wait_s()
         try:
             while True:
-                for command in self._commands.get(block=not engine.has_work):
+                for command in self._commands.get(block=wait_s != 0.0, timeout=wait_s):
                     match command:
-                        case Submit(request, prompt_ids, arrived_at):
-                            engine.submit(request, prompt_ids, arrived_at)
+                        case Submit(request, prompt_ids, arrived_at, dropped_turns):
+                            engine.submit(request, prompt_ids, arrived_at, dropped_turns)
                         case Cancel(request_id):
                             engine.cancel(request_id)
+                        case Call(ticket, work):
+                            self._call(engine, ticket, work)
+                        case Wake():
+                            pass
                         case Stop():
                             return False
-                if self._commands.empty():
+                # With the first of a batch there may be time for others to come.
+                wait_s = engine.gathering_s()
+                if not wait_s and self._commands.empty():
                     return True
         except Empty:
             return True
 
+    def _call(self, engine: Engine, ticket: int, work: Callable[[Engine, Answer], None]) -> None:
+        def reply(result: object) -> None:
+            self._replies.append((ticket, result))
+
+        try:
+            work(engine, reply)
+        except Exception as problem:  # whoever asked hears of it; the answers that run have nothing to do with it
+            logger.exception("the engine could not do what was asked")
+            reply(problem)
+
     def _publish(self, events: Sequence[EngineEvent]) -> None:
-        if events:
-            self._on_events(events)
+        replies, self._replies = self._replies, []
+        if events or replies:
+            self._on_step(events, replies)
 
     def _fail(self, message: str, stats: EngineStats | None = None) -> None:
         self.stats = stats or replace(self.stats, state=EngineState.FAILED, running_requests=0, waiting_requests=0)
@@ -206,14 +236,4 @@ class EngineThread:
         if self._stop_requested.is_set():
             raise _Stopped
         logger.info("engine: %s", stage)
-
-
-def count_pages(config: EngineConfig, spec: KVSpec, context_tokens: int) -> int:
-    """Pages the configured memory holds, as far as they can ever be used. Raises EngineError where there is not one."""
-    from engine.kv_cache import KVCache
-
-    page_bytes = KVCache.bytes_per_page(spec)
-    num_pages = config.kv_memory_bytes // page_bytes
-    if num_pages < 1:
-        raise EngineError(f"the KV cache has {config.kv_memory_bytes} bytes, but one page needs {page_bytes}")
-    return min(num_pages, config.max_running * -(-context_tokens // PAGE_TOKENS))
+        self._on_stage(stage)

@@ -15,13 +15,16 @@ Made by the loader and shared by all threads. Three promises:
 from __future__ import annotations
 
 import re
-import secrets
+import string
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from engine.chat_layouts import ChatLayout, ChatLayouts
 from engine.chat_template import ChatTemplate
 from engine.detokenizer import Detokenizer, TokenTexts, decoding_rules
+from engine.encoded_chats import EncodedChat
 from engine.errors import ModelError, TemplateRefused
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.role_order import role_orders
@@ -40,18 +43,26 @@ END_TOKENS: Final = frozenset(
 MOST_TOKENS: Final = 10_000_000
 """No vocabulary has a tenth of this; a larger id is damage, and a table up to it would not fit into memory."""
 
+FIRST_MESSAGES: Final = (
+    *("", *string.printable, *"éдשعकก日、の한😀", *"\u0301\u094d\u1161\u00a0\u200d\u2581\ufffd"),
+    *("\n\n", "\n\n\n\n", "\r\n", "  ", "    ", "...", "--", "==", "//"),
+    *("42", "the", "Hello", " hello", "\nHello", "\n\nHello"),
+)
+"""What a first message may begin with. Single characters above all: the shorter a text is, the sooner what stands before it
+takes it into one of its own tokens, and the place where that can happen is what has to be found."""
+
 _TEMPLATE_TOKENS: Final = (
     *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
 )
 
 
 class ChatTokenizer:
-    """Owns the vocabulary and the template; keeps nothing of the chats."""
+    """Owns the vocabulary and the template; keeps nothing of the chats, only where the template puts their messages."""
 
     def __init__(
         self, document: Mapping[str, Any], template: ChatTemplate, end_token_ids: Iterable[int], where: str
     ) -> None:
-        self._template = template
+        self._layouts = ChatLayouts(template)
         rules = decoding_rules(document.get("decoder"), where)
         self._encoder = TextEncoder(document, rules, where)
         controls = self._encoder.control_ids
@@ -67,8 +78,6 @@ class ChatTokenizer:
         tokens = [spellings.get(token_id) for token_id in range(self.vocabulary_size)]
         self._texts = TokenTexts(tokens, self.end_token_ids | special, rules)
         self._controls = _ControlTokens(document["added_tokens"])
-        self._nonce = secrets.token_hex(16)
-        self._placeholder = re.compile(rf"{self._nonce}-(\d+)-")
         self._openings: dict[tuple[Role | None, str], str] = {}
 
     @classmethod
@@ -98,9 +107,23 @@ class ChatTokenizer:
 
         Where the template refuses the order of the roles, it gets the orders of `engine.role_order`.
         """
-        turns, texts, order = self._accepted(turns, generation_prompt)
+        return self.encode_chat(turns, generation_prompt=generation_prompt).ids.tolist()
+
+    def encode_chat(
+        self, turns: Sequence[Turn], before: EncodedChat | None = None, *, generation_prompt: bool = True
+    ) -> EncodedChat:
+        """The same ids, with what is needed to go on from them. Raises TemplateRefused.
+
+        `before` is any chat this tokenizer encoded; the messages both begin with are taken from it. It is not changed.
+        """
+        turns, layout = self._accepted(turns, generation_prompt)
+        common = before.num_common_messages(turns, layout) if before is not None else 0
+        ends: array[int] = before.ends[:common] if before is not None else array("I")
         assembly = _Assembly(self._encoder, self._controls)
-        for text, index in zip(texts, order, strict=False):
+        if before is not None and common:
+            assembly.go_on_after_message(before.ids[: ends[-1]])
+        for position in range(common, len(layout.order)):
+            text, index = layout.texts[position], layout.order[position]
             turn = turns[index]
             if turn.token_ids is not None and self._has(turn.token_ids):
                 assembly.add_template(self._opening(turns, index, text))
@@ -108,8 +131,30 @@ class ChatTokenizer:
             else:
                 assembly.add_template(text)
                 assembly.add_message(turn.text)
-        assembly.add_template(texts[-1])
-        return assembly.finish()
+            ends.append(assembly.num_ids)
+        assembly.add_template(layout.texts[-1])
+        return EncodedChat(tuple(turns), layout, assembly.finish(), ends)
+
+    def turn_tokens(self, turn: Turn) -> int:
+        """Tokens of what a turn says, without the template's; one more or less than it has inside a chat."""
+        if turn.token_ids is not None and self._has(turn.token_ids):
+            return len(turn.token_ids)
+        return len(self._encoder.encode(turn.text, TextStart.CONTINUED))
+
+    def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
+        """The ids with which every conversation begins that begins with these turns, whatever its user says first.
+
+        `turns` are a persona's, or none for what the template begins with by itself. Where the template has no place for a
+        system prompt, the ids end within the user's message, before the first one that the user's words could change.
+        Raises TemplateRefused.
+        """
+        chat: EncodedChat | None = None
+        common: list[int] | None = None
+        for text in FIRST_MESSAGES:
+            chat = self.encode_chat([*turns, Turn(Role.USER, text)], chat)
+            ids = chat.ids.tolist()
+            common = ids if common is None else _common_prefix(common, ids)
+        return common or []
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; control tokens and ids that do not exist say nothing."""
@@ -122,27 +167,17 @@ class ChatTokenizer:
     def _has(self, ids: Sequence[int]) -> bool:
         return not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size)
 
-    def _accepted(self, turns: Sequence[Turn], generation_prompt: bool) -> tuple[Sequence[Turn], list[str], list[int]]:
+    def _accepted(self, turns: Sequence[Turn], generation_prompt: bool) -> tuple[Sequence[Turn], ChatLayout]:
         """The turns in the first order the template takes, and their layout. Raises what it said to the turns as they are."""
         refusal: TemplateRefused | None = None
         for ordered in role_orders(turns):
+            roles = [turn.role for turn in ordered]
             try:
-                return ordered, *self._layout([turn.role for turn in ordered], generation_prompt)
+                return ordered, self._layouts.layout(roles, generation_prompt=generation_prompt)
             except TemplateRefused as refused:
                 refusal = refusal or refused
         assert refusal is not None, "the turns as they are come first"
         raise refusal
-
-    def _layout(self, roles: Sequence[Role], generation_prompt: bool) -> tuple[list[str], list[int]]:
-        """The template's own texts, and which message stands between them: always one text more than messages."""
-        messages = [{"role": role.value, "content": f"{self._nonce}-{index}-"} for index, role in enumerate(roles)]
-        pieces = self._placeholder.split(self._template.render(messages, add_generation_prompt=generation_prompt))
-        texts, order = pieces[::2], [int(index) for index in pieces[1::2]]
-        left_out = set(range(len(roles))).difference(order)
-        if left_out:
-            first = min(left_out)
-            raise TemplateRefused(f"the model's chat template leaves out message {first + 1} ({roles[first]})")
-        return texts, order
 
     def _opening(self, turns: Sequence[Turn], index: int, text: str) -> str:
         """The template's text before an answer as it was when the answer was generated.
@@ -152,8 +187,8 @@ class ChatTokenizer:
         """
         key = (turns[index - 1].role if index else None, text)
         if key not in self._openings:
-            texts, _ = self._layout([turn.role for turn in turns[:index]], generation_prompt=True)
-            self._openings[key] = texts[-1]
+            layout = self._layouts.layout([turn.role for turn in turns[:index]], generation_prompt=True)
+            self._openings[key] = layout.texts[-1]
         return self._openings[key]
 
 
@@ -163,9 +198,19 @@ class _Assembly:
     def __init__(self, encoder: TextEncoder, controls: _ControlTokens) -> None:
         self._encoder = encoder
         self._controls = controls
-        self._ids: list[int] = []
+        self._ids: array[int] = array("I")
         self._stretch = ""
         self._start = TextStart.BEGINNING
+
+    @property
+    def num_ids(self) -> int:
+        """After a message these are all: its end is the end of a stretch."""
+        return len(self._ids)
+
+    def go_on_after_message(self, ids: array[int]) -> None:
+        """Instead of a beginning: these were put together before, up to the end of a message."""
+        self._ids = ids
+        self._start = TextStart.CONTINUED
 
     def add_template(self, text: str) -> None:
         at = 0
@@ -184,7 +229,7 @@ class _Assembly:
         self._end_stretch(TextStart.CONTINUED)
         self._ids.extend(ids)
 
-    def finish(self) -> list[int]:
+    def finish(self) -> array[int]:
         self._end_stretch(TextStart.CONTINUED)
         return self._ids
 
@@ -213,6 +258,11 @@ class _ControlTokens:
         """Start, end and id of each."""
         for match in self._pattern.finditer(text) if self._pattern else ():
             yield match.start(), match.end(), self._ids[(match.lastindex or 0) - 1]
+
+
+def _common_prefix(some: list[int], others: list[int]) -> list[int]:
+    length = next((at for at, (one, other) in enumerate(zip(some, others, strict=False)) if one != other), None)
+    return some[: min(len(some), len(others)) if length is None else length]
 
 
 def _spelling(value: object) -> str | None:

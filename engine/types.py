@@ -67,6 +67,10 @@ class Namespace:
     def user(cls, user_id: str, part: str = "") -> Namespace:
         return cls(NamespaceKind.USER, user_id, part)
 
+    def covers(self, other: Namespace) -> bool:
+        """Whether the other is this one, or a part of it."""
+        return (self.kind, self.name) == (other.kind, other.name) and self.part in ("", other.part)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
@@ -295,6 +299,11 @@ class EngineStats:
     prefilled_tokens_total: int = 0
     decoded_tokens_total: int = 0
     preemptions_total: int = 0
+    waiting_by_priority: Counts = ()
+    step_prompt_tokens: int = 0
+    """Most prompt tokens that the last step could have computed beside its answers."""
+    batch_windows_total: int = 0
+    """How often an idle engine waited for company before a first step."""
     last_step_ms: float = 0.0
     threads: int = 0
     reuse: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
@@ -9,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from app.accounts.models import Credential, CredentialKind, User
+from app.database import chunks
 
 
 async def user_by_name(session: AsyncSession, username: str) -> User | None:
@@ -18,6 +20,14 @@ async def user_by_name(session: AsyncSession, username: str) -> User | None:
 
 async def user_by_id(session: AsyncSession, user_id: str) -> User | None:
     return await session.get(User, user_id)
+
+
+async def existing_users(session: AsyncSession, user_ids: Collection[str]) -> set[str]:
+    """Those of these ids that are there, disabled or not."""
+    found: set[str] = set()
+    for chunk in chunks(user_ids):
+        found.update((await session.scalars(select(User.id).where(User.id.in_(chunk)))).all())
+    return found
 
 
 async def valid_session(session: AsyncSession, secret_hash: str, now: datetime) -> tuple[Credential, User] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -98,6 +98,11 @@ class AccountService:
         """The account of that name, in whatever case it is written; None where there is none."""
         async with self._database.read() as session:
             return await queries.user_by_name(session, canonical_username(username))
+
+    async def existing(self, user_ids: Collection[str]) -> set[str]:
+        """Those of these people whose accounts are stored, disabled ones too."""
+        async with self._database.read() as session:
+            return await queries.existing_users(session, user_ids)
 
     async def identify(self, token: str, source: CredentialSource) -> Identity:
         """Who holds this session token. Raises Unauthenticated."""

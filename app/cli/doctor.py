@@ -25,7 +25,7 @@ def doctor(data: Path | None) -> None:
     """
     settings = read_settings(data=data)
     found = [
-        *check_machine(settings.data, settings.kv_memory_mib << 20, settings.threads),
+        *check_machine(settings),
         *check_setup(settings),
     ]
     for finding in found:

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import structlog
 
 from engine.client import EngineClient, EventListener
 from engine.errors import EngineNotReady, ModelError
-from engine.types import EngineState, EngineStats, GenerationRequest, ModelInfo, RequestId
+from engine.snapshot import EngineSnapshot
+from engine.types import (
+    EngineState,
+    EngineStats,
+    GenerationRequest,
+    ModelInfo,
+    Namespace,
+    RequestId,
+    SessionKey,
+    Turn,
+)
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -72,6 +82,24 @@ class FetchedEngine:
 
     def stats(self) -> EngineStats:
         return EngineStats(self.state) if self._engine is None else self._engine.stats()
+
+    async def snapshot(self) -> EngineSnapshot:
+        return await self._ready_engine().snapshot()
+
+    async def evict_session(self, key: SessionKey) -> bool:
+        return await self._ready_engine().evict_session(key)
+
+    async def drop_session(self, key: SessionKey) -> bool:
+        return await self._ready_engine().drop_session(key)
+
+    async def drop_namespace(self, namespace: Namespace) -> int:
+        return await self._ready_engine().drop_namespace(namespace)
+
+    async def set_prefix(self, name: str, turns: Sequence[Turn]) -> None:
+        await self._ready_engine().set_prefix(name, turns)
+
+    async def drop_prefix(self, name: str) -> None:
+        await self._ready_engine().drop_prefix(name)
 
     async def stop(self) -> None:
         if self._task is not None:

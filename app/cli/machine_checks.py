@@ -5,6 +5,7 @@ Each check takes the facts it judges, so that tests can invent a machine; the fu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -12,10 +13,14 @@ import time
 from pathlib import Path
 
 from app.cli.findings import Finding, good, warning, wrong
+from app.settings import Settings
 
 GIB = 1 << 30
 SERVER_BYTES = GIB
 """Memory of a server with the bundled model in fp32, without its KV cache; measured: 0.94 GiB."""
+
+SMALLEST_KV_MIB = 16
+"""Below this nothing useful fits, whatever the machine."""
 
 FREE_DISK_WANTED = 1 * GIB
 """The bundled model takes 0.2 GB while it is fetched and 0.1 GB afterwards; the rest is for what people say."""
@@ -76,24 +81,37 @@ def check_compiler(path: str | None) -> Finding:
     return good("compiler", path)
 
 
-def check_memory(available: int, kv_memory: int) -> Finding:
-    """Room for weights and the KV cache together."""
-    needed = kv_memory + SERVER_BYTES
-    text = f"{available / GIB:.1f} GiB available; the KV cache and the bundled model need up to {needed / GIB:.1f} GiB"
-    if available < needed:
-        fit = max(16, (available - SERVER_BYTES) * 3 // 4 >> 20)
-        return wrong("memory", text, f"Set KVASIR_KV_MEMORY_MIB to {fit} or less, or free some memory.")
-    return good("memory", text)
+def check_memory(available: int, kv_memory: int, kv_host: int) -> Finding:
+    """Room for weights, the KV cache and the sessions that wait beside it, all together."""
+    needed = SERVER_BYTES + kv_memory + kv_host
+    sessions = "the KV cache, the sessions beside it" if kv_host else "the KV cache"
+    text = f"{available / GIB:.1f} GiB available; {sessions} and the bundled model need up to {needed / GIB:.1f} GiB"
+    if available >= needed:
+        return good("memory", text)
+    room = available - SERVER_BYTES - kv_memory
+    if kv_host and room >= 0:
+        return wrong("memory", text, f"Set KVASIR_KV_HOST_MIB to {room >> 20} or less, or free some memory.")
+    fit = max(SMALLEST_KV_MIB, (available - SERVER_BYTES) * 3 // 4 >> 20)
+    host = " and KVASIR_KV_HOST_MIB to 0" if kv_host else ""
+    return wrong("memory", text, f"Set KVASIR_KV_MEMORY_MIB to {fit} or less{host}, or free some memory.")
 
 
-def check_disk(free: int, folder: Path) -> Finding:
-    """Room for the model and for what people say."""
+def check_disk(free: int, folder: Path, kv_disk: int, kv_disk_used: int) -> Finding:
+    """Room for the model, for what people say, and for what the disk tier may still grow by."""
+    growth = max(0, kv_disk - kv_disk_used)
     text = f"{free / GIB:.1f} GiB free for {folder}"
     if free < FREE_DISK_WANTED:
         return warning(
             "disk",
             text,
             f"Free some space: {FREE_DISK_WANTED / GIB:.0f} GiB is wanted for the model and the database.",
+        )
+    if free < FREE_DISK_WANTED + growth:
+        fit = (free + kv_disk_used - FREE_DISK_WANTED) >> 20
+        return warning(
+            "disk",
+            f"{text}; sessions may take another {growth / GIB:.1f} GiB there",
+            f"Set KVASIR_KV_DISK_MIB to {max(0, fit)} or less, or free some space.",
         )
     return good("disk", text)
 
@@ -117,17 +135,28 @@ def check_torch(threads_wanted: int) -> list[Finding]:
     return [good("torch", torch.__version__), check_threads(usable, threads, one_s, all_s)]
 
 
-def check_machine(data: Path, kv_memory: int, threads_wanted: int) -> list[Finding]:
+def check_machine(settings: Settings) -> list[Finding]:
     """All of them, on this machine."""
+    data = settings.data
     existing = next(folder for folder in (data.resolve(), *data.resolve().parents) if os.access(folder, os.F_OK))
     return [
         check_python(sys.version_info[:3]),
-        *check_torch(threads_wanted),
+        *check_torch(settings.threads),
         check_cpu(cpu_flags(), os.cpu_count() or 1, len(os.sched_getaffinity(0))),
         check_compiler(shutil.which("g++") or shutil.which("clang++")),
-        check_memory(available_memory(), kv_memory),
-        check_disk(shutil.disk_usage(existing).free, data),
+        check_memory(available_memory(), settings.kv_memory_mib << 20, settings.kv_host_mib << 20),
+        check_disk(shutil.disk_usage(existing).free, data, settings.kv_disk_mib << 20, folder_bytes(data / "kv")),
     ]
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files below a folder take; 0 for one that is not there or may not be looked into."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(parent) / name).lstat().st_size
+    return total
 
 
 def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str]:

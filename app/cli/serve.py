@@ -21,6 +21,7 @@ from app.cli.database import open_accounts, require_only_server, upgrade_databas
 from app.cli.fetched_engine import FetchedEngine
 from app.cli.listen import listen
 from app.cli.pull_progress import PullProgress
+from app.cli.reuse import reuse_in_force
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
 from app.errors import InvalidInput
 from app.identifiers import UserId
@@ -29,7 +30,7 @@ from app.settings import Settings
 from engine.config import EngineConfig
 from engine.errors import EngineNotReady, ModelError, ModelNotFetched
 from engine.local import LocalEngine
-from engine.model.registry import model_title, pull_model, resolve_model
+from engine.model.registry import kept_weights_folder, model_title, pull_model, resolve_model
 from engine.types import EngineState
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -53,10 +54,10 @@ def serve(host: str | None, port: int | None, data: Path | None, model: str | No
     make_data_folder(settings.data)
     require_only_server(settings)
     upgrade_database(settings)
-    _require_plausible_model(settings)
+    model_path = plausible_model(settings)
     with listen(settings.host, settings.port) as listener:
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
-        failure = asyncio.run(_serve(settings, listener))
+        failure = asyncio.run(_serve(settings, listener, model_path))
     if failure is not None:
         raise Refused(failure)
 
@@ -66,17 +67,26 @@ def models_folder(settings: Settings) -> Path:
     return settings.data / "models"
 
 
-def _require_plausible_model(settings: Settings) -> None:
-    """What can be known to be wrong with the model without fetching or loading it. Raises Refused."""
+def kv_folder(settings: Settings) -> Path:
+    """Where the disk tier of a data folder is."""
+    return settings.data / "kv"
+
+
+def plausible_model(settings: Settings) -> Path | None:
+    """The model's folder, where it is here and whole; None where it has to be fetched.
+
+    Raises Refused for what can be known to be wrong with it without fetching or loading it.
+    """
     try:
-        resolve_model(settings.model, models_folder(settings))
+        return resolve_model(settings.model, models_folder(settings))
     except ModelNotFetched:
         logger.info("the model has to be fetched or prepared first", model=settings.model)
+        return None
     except ModelError as error:
         raise Refused(str(error)) from None
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> str | None:
+async def _serve(settings: Settings, listener: socket.socket, model_path: Path | None) -> str | None:
     """Serve until told to end; why it had to end by itself, as a sentence."""
     async with open_accounts(settings) as accounts:
         try:
@@ -86,7 +96,10 @@ async def _serve(settings: Settings, listener: socket.socket) -> str | None:
         ticket = await accounts.make_sign_in_ticket(UserId(admin.id))
     click.echo(f"Sign in: {settings.base_url}/?ticket={ticket}")
 
-    engine = FetchedEngine(lambda: _fetch_model(settings), lambda path: LocalEngine(_engine_config(settings, path)))
+    # A folder that was found whole a moment ago is not looked through again: hashing the bundled model takes its time.
+    engine = FetchedEngine(
+        lambda: model_path or _fetch_model(settings), lambda path: LocalEngine(engine_config(settings, path))
+    )
     server = Server(create_app(settings, engine), settings)
     watching = asyncio.create_task(_watch_loading(engine, server))
     try:
@@ -107,6 +120,7 @@ async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
         server.should_exit = True
         return
     logger.info("ready", model=engine.model.name if engine.model else None)
+    logger.info("kv_reuse", **reuse_in_force(engine.stats()))
 
 
 def _fetch_model(settings: Settings) -> Path:
@@ -114,14 +128,30 @@ def _fetch_model(settings: Settings) -> Path:
         return pull_model(settings.model, models_folder(settings), on_progress=progress)
 
 
-def _engine_config(settings: Settings, path: Path) -> EngineConfig:
+def engine_config(settings: Settings, path: Path) -> EngineConfig:
+    """What the settings say of the engine, for the model in that folder."""
     return EngineConfig(
         model_path=path,
         model_name=model_title(settings.model),
         weights=settings.weights,
+        kept_weights_folder=kept_weights_folder(path, models_folder(settings)),
         threads=settings.threads or None,
         kv_memory_bytes=settings.kv_memory_mib << 20,
         max_step_tokens=settings.max_step_tokens,
         max_running=settings.max_running,
         max_waiting=settings.max_waiting,
+        max_waiting_tokens=settings.max_waiting_tokens,
+        batch_window_ms=settings.batch_window_ms,
+        inter_token_target_ms=settings.inter_token_target_ms,
+        kv_reserve=settings.kv_reserve,
+        reuse=settings.prefix_cache,
+        host_memory_bytes=settings.kv_host_mib << 20,
+        disk_folder=kv_folder(settings) if settings.kv_disk_mib else None,
+        disk_bytes=settings.kv_disk_mib << 20,
+        prefix_memory_bytes=settings.kv_prefix_mib << 20,
+        session_device_s=settings.session_device_s,
+        session_host_s=settings.session_host_s,
+        session_ttl_s=settings.session_ttl_s,
+        transfer_timeout_s=settings.kv_transfer_timeout_s,
+        save_s=settings.kv_save_s,
     )

@@ -11,6 +11,7 @@ import httpx
 
 from app.cli.database import database_differences
 from app.cli.findings import Finding, Verdict, good, warning, wrong
+from app.cli.reuse import check_reuse
 from app.cli.startup import Refused
 from app.settings import DATABASE_FILE, Settings
 from engine.errors import ModelError, ModelNotFetched
@@ -26,6 +27,7 @@ def check_setup(settings: Settings) -> list[Finding]:
         data_folder,
         check_database(settings),
         check_model(settings.model, settings.data / "models"),
+        check_reuse(settings),
         check_port(settings),
     ]
 

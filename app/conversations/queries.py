@@ -5,7 +5,7 @@ What belongs to somebody else is left out by the statement itself. The tree of m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, delete, exists, func, select, tuple_
@@ -14,6 +14,7 @@ from sqlalchemy.orm import aliased, load_only
 
 from app.conversations.models import Conversation, Message
 from app.conversations.tree import SHOWN_COLUMNS
+from app.database import chunks
 
 
 async def conversations_page(
@@ -36,6 +37,16 @@ async def conversations_page(
         statement = statement.where(_has_tag(session, tag))
     statement = statement.order_by(Conversation.updated_at.desc(), Conversation.id.desc()).limit(limit)
     return (await session.scalars(statement)).all()
+
+
+async def existing_conversations(session: AsyncSession, conversation_ids: Collection[str]) -> set[tuple[str, str]]:
+    """(user, conversation) for each of these ids that is there."""
+    columns = select(Conversation.user_id, Conversation.id)
+    found: set[tuple[str, str]] = set()
+    for chunk in chunks(conversation_ids):
+        rows = await session.execute(columns.where(Conversation.id.in_(chunk)))
+        found.update((row[0], row[1]) for row in rows)
+    return found
 
 
 async def delete_conversation(session: AsyncSession, conversation: Conversation) -> None:

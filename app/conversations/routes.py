@@ -94,7 +94,8 @@ async def delete_conversation(
     caller: NamedDependency[Identity],
     conversations: NamedDependency[ConversationService],
 ) -> None:
-    """Removes it with all its messages and event logs; running answers are stopped. There is no way back."""
+    """Removes it with all its messages, its event logs and what the engine keeps of it, in memory and on disk; running answers
+    are stopped. There is no way back."""
     await conversations.delete(caller.user_id, conversation_id)
 
 

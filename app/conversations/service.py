@@ -5,7 +5,7 @@ Every method reads what belongs to the caller only; what does not is NotFound, w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,11 +34,15 @@ from app.errors import InvalidInput, PreconditionFailed
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import ConversationId, UserId, is_id, new_id
 from app.pagination import decode_cursor, encode_cursor, invalid_cursor
+from app.personas.lookup import require_persona
 from app.text import require_storable
 
 UpdatedListener = Callable[[ConversationBody], None]
 DeletedListener = Callable[[ConversationId], None]
 """Called on the loop right after the change is durable. They must not block and must not raise."""
+
+AfterDeletion = Callable[[UserId, ConversationId], Awaitable[None]]
+"""Awaited after those, before whoever deleted it is answered. It must not raise, and not take long."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -53,6 +57,7 @@ class ConversationService:
         self._now = now
         self._updated_listeners: list[UpdatedListener] = []
         self._deleted_listeners: list[DeletedListener] = []
+        self._after_deletion: list[AfterDeletion] = []
 
     def on_updated(self, listener: UpdatedListener) -> None:
         """Tell `listener` of every conversation whose fields were changed."""
@@ -62,14 +67,23 @@ class ConversationService:
         """Tell `listener` of every conversation that is gone, so that its answers are stopped and its watchers told."""
         self._deleted_listeners.append(listener)
 
+    def after_deletion(self, forget: AfterDeletion) -> None:
+        """Have everything else that is kept of a deleted conversation forgotten too."""
+        self._after_deletion.append(forget)
+
     async def create(
         self, user_id: UserId, wanted: ConversationCreate, request: IdempotentRequest | None
     ) -> tuple[ConversationBody, bool]:
-        """A new conversation, and whether it had been made before under the same key."""
+        """A new conversation, and whether it had been made before under the same key.
+
+        Raises InvalidInput for a persona that does not exist.
+        """
         title = None if wanted.title is None else _title(wanted.title)
         async with self._database.write() as session:
             if (kept := await self._idempotency.claim(session, request)) is not None:
                 return msgspec.json.decode(kept.body, type=ConversationBody), True
+            if wanted.persona is not None:
+                await require_persona(session, wanted.persona)
             now = self._now()
             conversation = Conversation(
                 id=new_id(),
@@ -80,6 +94,7 @@ class ConversationService:
                 tags=_distinct(wanted.tags),
                 extra=wanted.metadata,
                 external_id=wanted.external_id,
+                persona=wanted.persona,
                 leaf_id=None,
                 last_ordinal=0,
                 version=1,
@@ -154,6 +169,13 @@ class ConversationService:
             await queries.delete_conversation(session, conversation)
         for listener in self._deleted_listeners:
             listener(ConversationId(conversation_id))
+        for forget in self._after_deletion:
+            await forget(user_id, ConversationId(conversation_id))
+
+    async def existing(self, conversation_ids: Collection[str]) -> set[tuple[str, str]]:
+        """Those of these conversations that are stored, each behind its owner. For the server itself, and for nobody's eyes."""
+        async with self._database.read() as session:
+            return await queries.existing_conversations(session, conversation_ids)
 
     async def messages(
         self, user_id: UserId, conversation_id: str, *, leaf_id: str | None, limit: int, cursor: str | None

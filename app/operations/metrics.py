@@ -4,25 +4,24 @@ Made once per app and held by its context. Callers report what happened, at the 
 
     metrics.engine_events(events)               the engine's listener, once per step, with that step's events
     metrics.response_ended(status, seconds)     whoever writes an answer's end: its MessageStatus, and the time since accepted
-    metrics.rejected(reason)                    whoever refuses an answer: queue_full, prompt_too_long, not_ready, draining …
+    metrics.rejected(reason)                    whoever refuses an answer: queue_full, queue_tokens_full, draining …
     metrics.socket_opened() / socket_closed()   the connection
     metrics.http_request(method, path, status)  the request log
     metrics.event_loop_lagged(seconds)          the loop's watch
 
-What the engine knows by itself (running, waiting, pages, preemptions) is read from its snapshot when somebody asks. It must
-never carry a label whose values users can multiply: no user, no conversation, no raw path. Called on the event loop only.
+What the engine knows by itself is read from its snapshot when somebody asks (`engine_metrics`). It must never carry a label whose
+values users can multiply: no user, no conversation, no raw path. Called on the event loop only.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
+from app.operations.engine_metrics import EngineCollector
 from engine.types import EngineEvent, EngineStats, Finished, RequestId, TextDelta, Usage
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -68,7 +67,7 @@ class Metrics:
         self._loop_lag = self._histogram(
             "event_loop_lag_seconds", "How late the event loop was for a timer, sampled all the time", SHORT_SECONDS
         )
-        self.registry.register(_EngineCollector(engine_stats))
+        self.registry.register(EngineCollector(engine_stats))
 
     def engine_events(self, events: Sequence[EngineEvent]) -> None:
         """One step's events, in order. Every request ends with a `Finished`, so nothing is remembered for ever."""
@@ -137,27 +136,3 @@ class Metrics:
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(f"kvasir_{name}", help_text, labels, registry=self.registry)
-
-
-class _EngineCollector(Collector):
-    """Reads the engine's snapshot at the moment of a scrape."""
-
-    def __init__(self, engine_stats: Callable[[], EngineStats]) -> None:
-        self._engine_stats = engine_stats
-
-    def describe(self) -> Iterator[Metric]:
-        # Without this the registry would collect once at registration, before there is an engine to ask.
-        return iter(())
-
-    def collect(self) -> Iterator[Metric]:
-        stats = self._engine_stats()
-        yield GaugeMetricFamily("kvasir_requests_running", "Answers being computed", stats.running_requests)
-        yield GaugeMetricFamily("kvasir_requests_waiting", "Answers waiting in the engine", stats.waiting_requests)
-        pages = GaugeMetricFamily("kvasir_pages", "Pages of KV, 16 tokens each, by state", labels=("state",))
-        pages.add_metric(("used",), stats.pages_total - stats.pages_free)
-        pages.add_metric(("free",), stats.pages_free)
-        yield pages
-        yield CounterMetricFamily("kvasir_preemptions", "Answers put back into the queue", stats.preemptions_total)
-        yield CounterMetricFamily("kvasir_engine_steps", "Steps of the engine", stats.steps_total)
-        yield CounterMetricFamily("kvasir_prefilled_tokens", "Prompt tokens computed", stats.prefilled_tokens_total)
-        yield CounterMetricFamily("kvasir_decoded_tokens", "Tokens sampled", stats.decoded_tokens_total)

@@ -17,7 +17,16 @@ from app.realtime.delta_window import DeltaWindow
 from app.realtime.event_log import EventLog
 from app.realtime.protocol import FrameType
 from app.realtime.recorder import NewFrame, Recorder
-from engine.types import EngineEvent, Finished, PromptProgress, Queued, RequestId, SamplingParams, TextDelta
+from engine.types import (
+    EngineEvent,
+    Finished,
+    PromptProgress,
+    Queued,
+    RequestId,
+    SamplingParams,
+    SessionKey,
+    TextDelta,
+)
 
 DELTA: FrameType = "response.output_text.delta"
 
@@ -46,20 +55,27 @@ class AnswerIdentity:
 
 
 class Answer:
-    """Owns the log of one response and the text and progress that have no frame yet."""
+    """Owns the log of one response and the text and progress that have no frame yet.
+
+    `session` is in whose name the engine is asked; `prompt_tokens` what it counted at admission, 0 where it could not yet.
+    """
 
     def __init__(
         self,
         identity: AnswerIdentity,
         sampling: SamplingParams,
+        session: SessionKey,
         recorder: Recorder,
         *,
+        prompt_tokens: int,
         window_s: float,
         monotonic: Monotonic,
         now: Now,
     ) -> None:
         self.identity = identity
         self.sampling = sampling
+        self.session = session
+        self.prompt_tokens = prompt_tokens
         self.log = EventLog(identity.conversation_id, identity.response_id)
         self.status = MessageStatus.QUEUED
         self.accepted_at_s = monotonic()

@@ -19,23 +19,21 @@ from app.operations.metrics import Metrics
 from app.realtime.event_log import EventLog
 from app.realtime.recorder import Recorder
 from app.responses.answer import Answer
+from app.responses.engine_door import EngineDoor
 from app.responses.growth import GrowthWriter
 from app.responses.lines import Lines
 from app.responses.outcome import Outcome, failed, outcome_of, stopped
-from app.responses.prompt import read_turns
+from app.responses.prompt import Prompt, generation_request, read_prompt
 from app.responses.queries import Ending
 from app.responses.storage import AnswerStorage
 from app.responses.token_ids import packed_token_ids
 from engine.client import EngineClient
-from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
-from engine.types import EngineEvent, EngineState, Finished, FinishReason, GenerationRequest, Turn
+from engine.errors import EngineNotReady, PromptTooLong, TemplateRefused
+from engine.types import ContextPolicy, EngineEvent, EngineState, Finished, FinishReason
 
 logger = structlog.stdlib.get_logger(__name__)
 
 Result = TypeVar("Result")
-
-LONGEST_RETRY_S = 5.0
-"""However long a full engine asks us to wait, it is asked again after this time."""
 
 LAST_WRITES_S = 1.0
 """What interrupted answers get to be stored in when the server ends. Those that are not are recovered at the next start."""
@@ -56,11 +54,14 @@ class Dispatcher:
         recorder: Recorder,
         metrics: Metrics,
         *,
+        context_policy: ContextPolicy,
         message_flush_s: float,
         monotonic: Monotonic,
         now: Now,
     ) -> None:
         self._engine = engine
+        self._door = EngineDoor(engine)
+        self._context_policy = context_policy
         self._database = database
         self._storage = storage
         self._recorder = recorder
@@ -136,10 +137,17 @@ class Dispatcher:
         """Answers that have not ended."""
         return len(self._answers)
 
+    @property
+    def queued_tokens(self) -> int:
+        """Prompt tokens of the answers that have not begun, as far as they are known."""
+        queued = (answer for answer in self._answers.values() if answer.status is MessageStatus.QUEUED)
+        return sum(answer.prompt_tokens for answer in queued)
+
     # --- from the engine ---------------------------------------------------------------------------------------------
 
     def take_events(self, events: Sequence[EngineEvent]) -> None:
         """One step of the engine."""
+        self._door.has_room()
         touched: dict[Answer, None] = {}
         for event in events:
             if (answer := self._answers.get(event.request_id)) is not None:
@@ -200,8 +208,11 @@ class Dispatcher:
         await self._unless_stopped(answer, answer.turn.wait())
         try:
             await self._unless_stopped(answer, self._engine.wait_ready())
-            turns = await self._turns(answer)
-            await self._submit(answer, GenerationRequest(answer.request_id, turns, answer.sampling))
+            prompt = await self._prompt(answer)
+            request = generation_request(
+                answer.request_id, prompt, answer.sampling, answer.session, self._context_policy
+            )
+            await self._unless_stopped(answer, self._door.submit(request))
         except EngineNotReady as problem:
             return failed("engine_not_ready", f"The model does not run: {problem}.")
         except PromptTooLong as problem:
@@ -218,29 +229,20 @@ class Dispatcher:
             return stopped(answer.stop_status, finished.usage, finished.token_ids)
         return outcome_of(finished)
 
-    async def _turns(self, answer: Answer) -> tuple[Turn, ...]:
+    async def _prompt(self, answer: Answer) -> Prompt:
         identity = answer.identity
         while True:
             try:
-                turns = await read_turns(
+                prompt = await read_prompt(
                     self._database, identity.conversation_id, identity.parent_id, self._engine.model
                 )
                 break
             except DatabaseAway as away:
                 # Nobody has been told anything yet, so it can wait as well as fail.
                 await self._unless_stopped(answer, asyncio.sleep(away.retry_after_s))
-        if answer.stop_wanted.is_set() or not turns:
+        if answer.stop_wanted.is_set() or not prompt.turns:
             raise Stopped
-        return turns
-
-    async def _submit(self, answer: Answer, request: GenerationRequest) -> None:
-        while True:
-            try:
-                await self._engine.submit(request)
-            except QueueFull as full:
-                await self._unless_stopped(answer, asyncio.sleep(min(full.retry_after_s, LONGEST_RETRY_S)))
-            else:
-                return
+        return prompt
 
     async def _finished(self, answer: Answer) -> Finished:
         """Wait for the engine's last word; a wish to stop is passed on to it meanwhile."""

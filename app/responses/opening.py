@@ -31,7 +31,7 @@ from app.responses.storage import AnswerStorage
 from app.responses.unwatched import Unwatched
 from app.settings import Settings
 from engine.client import EngineClient
-from engine.types import EngineEvent
+from engine.types import ContextPolicy, EngineEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,13 @@ class Responses:
         self.hub.announce(conversation_id, "conversation.updated", {"deleted": True})
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
+
+    async def answers_ended(self, conversation_id: str) -> bool:
+        """Wait until none of that conversation is being made; whether there was one."""
+        answers = self.dispatcher.answers_in(conversation_id)
+        for answer in answers:
+            await answer.ended.wait()
+        return bool(answers)
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when nothing runs and nobody is there."""
@@ -93,15 +100,15 @@ async def open_responses(
             storage,
             recorder,
             metrics,
+            context_policy=ContextPolicy(settings.context_policy),
             message_flush_s=settings.message_flush_s,
             monotonic=monotonic,
             now=now,
         )
         reader = ResponseReader(database, dispatcher, hub)
-        admission = Admission(settings, engine, dispatcher, readiness, metrics)
+        admission = Admission(settings, engine, database, dispatcher, readiness, metrics)
         turns = TurnService(
             settings,
-            engine,
             database,
             idempotency,
             admission,

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.conversations.models import MessageStatus
 from app.conversations.schemas import MessageBody
+from app.conversations.usage import UsageBody
 from app.realtime.protocol import ClientMessageId, Id, ResponseParams
 from app.responses.models import Response
 
@@ -45,7 +46,7 @@ class ResponseBody(msgspec.Struct, frozen=True):
     finish_reason: str | None
     error: dict[str, Any] | None
     params: dict[str, Any]
-    usage: dict[str, Any] | None
+    usage: UsageBody | None
     last_seq: int
     created_at: datetime
     started_at: datetime | None
@@ -62,7 +63,7 @@ class ResponseBody(msgspec.Struct, frozen=True):
             finish_reason=response.finish_reason,
             error=response.error,
             params=response.params,
-            usage=response.usage,
+            usage=UsageBody.of(response.usage),
             last_seq=last_seq,
             created_at=response.created_at,
             started_at=response.started_at,

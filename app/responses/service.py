@@ -25,20 +25,19 @@ from app.database import Database, DatabaseAway
 from app.errors import AppError, Conflict, InvalidInput
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import new_id
+from app.keyed_locks import KeyedLocks
 from app.realtime.hub import Hub, Subscriber
 from app.realtime.recorder import Recorder
 from app.responses import queries
-from app.responses.admission import Admission
+from app.responses.admission import Admission, Asked, Verdict
 from app.responses.answer import Answer, AnswerIdentity
 from app.responses.dispatcher import Dispatcher
-from app.responses.keyed_locks import KeyedLocks
 from app.responses.models import Response
-from app.responses.params import sampling_params, shown_params
-from app.responses.prompt import turns_of
+from app.responses.params import shown_params
+from app.responses.prompt import session_key
 from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
 from app.settings import Settings
-from engine.client import EngineClient
-from engine.types import Role, SamplingParams, Turn
+from engine.types import Role, SamplingParams, SessionKey
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -46,8 +45,8 @@ ACCEPTED = 202
 LAST_TURNS_S = 1.0
 """What turns that are being stored get when the server ends. One that takes longer is in SQL, or it is not."""
 
-Store = Callable[[AsyncSession, Conversation, AppError | None], Awaitable["NewTurn"]]
-"""Stores a turn in the caller's unit of work; the AppError says why it can never be answered."""
+Store = Callable[[AsyncSession, Conversation, Verdict], Awaitable["NewTurn"]]
+"""Stores a turn in the caller's unit of work, or raises why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,6 @@ class TurnService:
     def __init__(
         self,
         settings: Settings,
-        engine: EngineClient,
         database: Database,
         idempotency: Idempotency,
         admission: Admission,
@@ -86,7 +84,6 @@ class TurnService:
         now: Now,
     ) -> None:
         self._settings = settings
-        self._engine = engine
         self._database = database
         self._idempotency = idempotency
         self._admission = admission
@@ -120,13 +117,12 @@ class TurnService:
     ) -> NewTurn:
         """Store a message and begin its answer. Raises AppError, and then nothing was stored."""
         self._admission.require_content(wanted.content)
-        sampling = sampling_params(wanted.params, self._settings)
 
-        async def store(session: AsyncSession, conversation: Conversation, refusal: AppError | None) -> NewTurn:
+        async def store(session: AsyncSession, conversation: Conversation, verdict: Verdict) -> NewTurn:
             if (repeat := await self._said_before(session, conversation.id, wanted)) is not None:
                 return repeat
-            if refusal is not None:
-                raise refusal
+            if verdict.refusal is not None:
+                raise verdict.refusal
             question = await tree.add_message(
                 session,
                 conversation,
@@ -137,14 +133,12 @@ class TurnService:
                 now=self._now(),
                 client_message_id=wanted.client_message_id,
             )
-            reply, response = await self._add_answer(session, conversation, question, sampling)
+            reply, response = await self._add_answer(session, conversation, question, verdict.sampling)
             message = MessageBody.of(question, [reply.id], self._live)
             return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
 
-        prompt = (wanted.parent_id, wanted.content)
-        return await self._accept(
-            user_id, conversation_id, prompt, sampling, store, idempotent, sender, wanted.client_message_id
-        )
+        asked = Asked(wanted.parent_id, wanted.content, wanted.params)
+        return await self._accept(user_id, conversation_id, asked, store, idempotent, sender, wanted.client_message_id)
 
     async def regenerate(
         self,
@@ -156,22 +150,21 @@ class TurnService:
         sender: Sender | None = None,
     ) -> NewTurn:
         """Begin another answer to a message of the user. Raises AppError, and then nothing was stored."""
-        sampling = sampling_params(wanted.params, self._settings)
 
-        async def store(session: AsyncSession, conversation: Conversation, refusal: AppError | None) -> NewTurn:
+        async def store(session: AsyncSession, conversation: Conversation, verdict: Verdict) -> NewTurn:
             question = await tree.find_message(session, conversation.id, wanted.parent_id)
             if question.role != Role.USER:
                 raise InvalidInput(
                     "expected a parent_id of a user's message, got one of an answer", code="parent_not_a_user_message"
                 )
-            if refusal is not None:
-                raise refusal
-            reply, response = await self._add_answer(session, conversation, question, sampling)
+            if verdict.refusal is not None:
+                raise verdict.refusal
+            reply, response = await self._add_answer(session, conversation, question, verdict.sampling)
             message = MessageBody.of(reply, [], self._live)
             return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
 
-        prompt = (wanted.parent_id, None)
-        return await self._accept(user_id, conversation_id, prompt, sampling, store, idempotent, sender, None)
+        asked = Asked(wanted.parent_id, None, wanted.params)
+        return await self._accept(user_id, conversation_id, asked, store, idempotent, sender, None)
 
     async def conversation_of(self, user_id: str, message_id: str) -> str:
         """The conversation of one of the caller's messages. Raises NotFound."""
@@ -182,8 +175,7 @@ class TurnService:
         self,
         user_id: str,
         conversation_id: str,
-        prompt: tuple[str | UnsetType | None, str | None],
-        sampling: SamplingParams,
+        asked: Asked,
         store: Store,
         idempotent: IdempotentRequest | None,
         sender: Sender | None,
@@ -194,14 +186,14 @@ class TurnService:
 
         async def accept() -> NewTurn:
             async with self._locks.holding(conversation_id):
-                refusal = await self._prompt_refusal(user_id, conversation_id, *prompt)
+                verdict = await self._admission.judge(user_id, conversation_id, asked)
                 turn: NewTurn | None = None
                 try:
                     async with self._database.write() as session:
                         if (kept := await self._idempotency.claim(session, idempotent)) is not None:
                             return NewTurn(msgspec.json.decode(kept.body, type=Accepted), is_repeat=True)
                         conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
-                        turn = await store(session, conversation, refusal)
+                        turn = await store(session, conversation, verdict)
                         body = msgspec.json.encode(turn.accepted)
                         await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
                         conversation_body = ConversationBody.of(conversation)
@@ -209,7 +201,14 @@ class TurnService:
                     if turn is None or turn.is_repeat or not await self._is_stored(turn.accepted.response.id):
                         raise
                 if not turn.is_repeat:
-                    self._begin(turn.accepted, sampling, conversation_body, client_message_id, sender)
+                    self._begin(
+                        turn.accepted,
+                        verdict,
+                        session_key(user_id, conversation_id),
+                        conversation_body,
+                        client_message_id,
+                        sender,
+                    )
             return turn
 
         task = asyncio.create_task(accept())
@@ -297,23 +296,11 @@ class TurnService:
         await session.flush()
         return reply, response
 
-    async def _prompt_refusal(
-        self, user_id: str, conversation_id: str, parent_id: str | UnsetType | None, content: str | None
-    ) -> AppError | None:
-        """Why the path to `parent_id` and this content can never be answered; None also where nobody can say it yet."""
-        async with self._database.read() as session:
-            conversation = await tree.owned_conversation(session, user_id, conversation_id)
-            leaf_id = conversation.leaf_id if parent_id is UNSET else parent_id
-            path = await tree.path(session, conversation.id, leaf_id)
-        if not all(MessageStatus(message.status).is_final for message in path):
-            return None
-        turns = turns_of(path, self._engine.model)
-        return await self._admission.prompt_refusal(turns if content is None else (*turns, Turn(Role.USER, content)))
-
     def _begin(
         self,
         accepted: Accepted,
-        sampling: SamplingParams,
+        verdict: Verdict,
+        session: SessionKey,
         conversation: ConversationBody,
         client_message_id: str | None,
         sender: Sender | None,
@@ -330,8 +317,10 @@ class TurnService:
         )
         answer = Answer(
             identity,
-            sampling,
+            verdict.sampling,
+            session,
             self._recorder,
+            prompt_tokens=verdict.prompt_tokens,
             window_s=self._settings.delta_window_ms / 1000,
             monotonic=self._monotonic,
             now=self._now,

@@ -7,42 +7,46 @@ are repeated here in torch, because numpy takes four times as long and a start w
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from gguf.constants import GGMLQuantizationType as Kind
-from gguf.quants import dequantize
 
+from engine.model.gguf_blocks import BlockType
+from engine.model.read_only import read_only_tensor
 from kernels.packed_matrix import Blocks, ByteBlocks, SmallBlocks
 
-_PLAIN: Final = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
+_PLAIN: Final = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
-def dequantise(raw: npt.NDArray[np.uint8], kind: Kind, shape: tuple[int, ...]) -> torch.Tensor:
+def dequantise(raw: npt.NDArray[np.uint8], kind: BlockType, shape: tuple[int, ...]) -> torch.Tensor:
     """The tensor of `shape` that these bytes are; a view of them where they are float32 already."""
-    if kind in _PLAIN:
-        return _as_torch(raw).view(_PLAIN[kind]).float().view(shape)
-    if kind in _IN_TORCH:
-        return _IN_TORCH[kind](_as_torch(raw)).view(shape)
-    return torch.from_numpy(dequantize(raw.reshape(math.prod(shape[:-1]), -1), kind)).view(shape)
+    if kind.name in _PLAIN:
+        return read_only_tensor(raw).view(_PLAIN[kind.name]).float().view(shape)
+    if kind.name in _IN_TORCH:
+        return _IN_TORCH[kind.name](read_only_tensor(raw)).view(shape)
+    # Imported where it is needed: it takes a tenth of a second.
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    rows = raw.reshape(math.prod(shape[:-1]), -1)
+    return torch.from_numpy(dequantize(rows, GGMLQuantizationType(kind.number))).view(shape)
 
 
-PACKABLE: Final = {Kind.Q4_0: 4, Kind.Q4_1: 4, Kind.Q8_0: 8}
+PACKABLE: Final = {"Q4_0": 4, "Q4_1": 4, "Q8_0": 8}
 """Types whose blocks the CPU kernels compute with as they are, and their bits."""
 
 
-def blocks_of(raw: npt.NDArray[np.uint8], kind: Kind, shape: tuple[int, ...]) -> Blocks:
+def blocks_of(raw: npt.NDArray[np.uint8], kind: BlockType, shape: tuple[int, ...]) -> Blocks:
     """The blocks of a matrix of one of the `PACKABLE` types, not rounded again; views of these bytes where that is possible."""
-    block = _as_torch(raw).view(shape[0], shape[1] // 32, -1)
+    block = read_only_tensor(raw).view(shape[0], shape[1] // 32, -1)
     scales = block[..., :2].contiguous().view(torch.float16)[..., 0]
-    match kind:
-        case Kind.Q8_0:
+    match kind.name:
+        case "Q8_0":
             return ByteBlocks(block[..., 2:].view(torch.int8), scales)
-        case Kind.Q4_1:
+        case "Q4_1":
             return SmallBlocks(block[..., 4:], scales, block[..., 2:4].contiguous().view(torch.float16)[..., 0])
         case _:
             # Q4_0 keeps nibbles with 8 added; 8 times a scale is as exact as the scale.
@@ -66,11 +70,4 @@ def _q8_0(raw: torch.Tensor) -> torch.Tensor:
     return blocks[:, 2:].view(torch.int8).float().mul_(scales)
 
 
-_IN_TORCH: Final[dict[Kind, Callable[[torch.Tensor], torch.Tensor]]] = {Kind.Q4_1: _q4_1, Kind.Q8_0: _q8_0}
-
-
-def _as_torch(raw: npt.NDArray[np.uint8]) -> torch.Tensor:
-    with warnings.catch_warnings():
-        # torch warns of an array that may not be written to; nothing here writes to its input.
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.from_numpy(raw)
+_IN_TORCH: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {"Q4_1": _q4_1, "Q8_0": _q8_0}

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from gguf.constants import GGML_QUANT_SIZES
-from gguf.constants import GGMLQuantizationType as Kind
 
 from engine.errors import ModelError
+from engine.model.gguf_blocks import BLOCK_TYPES, BlockType
 
 if TYPE_CHECKING:
     import torch
@@ -39,14 +38,6 @@ READABLE_VERSIONS: Final = (2, 3)
 DEFAULT_ALIGNMENT: Final = 32
 MAX_NESTING: Final = 4
 """Of arrays in arrays; no known file has any, and a damaged one must not recurse without end."""
-
-DEQUANTISABLE: Final = frozenset(
-    (
-        *(Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1, Kind.Q8_0),
-        *(Kind.Q2_K, Kind.Q3_K, Kind.Q4_K, Kind.Q5_K, Kind.Q6_K, Kind.IQ4_NL, Kind.IQ4_XS),
-    )
-)
-"""Types of blocks that `dequantise` can read."""
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _NUMBERS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -73,7 +64,7 @@ class TensorEntry:
     """Where a tensor is and how it is stored. `shape` is rows first, as in torch."""
 
     shape: tuple[int, ...]
-    kind: Kind
+    kind: BlockType
     start: int
     size_bytes: int
 
@@ -104,7 +95,7 @@ class GgufFile:
         """The bits of a matrix whose blocks can be had as they are."""
         from engine.model.dequantise import PACKABLE
 
-        return PACKABLE.get(self.tensors[name].kind)
+        return PACKABLE.get(self.tensors[name].kind.name)
 
     def blocks(self, name: str) -> Blocks:
         """The blocks of a matrix that has `packable_bits`; not to be written to."""
@@ -164,21 +155,15 @@ class _Header:
         return name, tuple(reversed(dimensions)), self._number("I"), self._number("Q")
 
     def _placed(self, name: str, shape: tuple[int, ...], kind_number: int, start: int) -> TensorEntry:
-        kinds = {kind.value: kind for kind in DEQUANTISABLE}
-        kind = kinds.get(kind_number)
+        kind = BLOCK_TYPES.get(kind_number)
         if kind is None:
-            known = {other.value: other.name for other in Kind}
-            names = ", ".join(sorted(other.name for other in DEQUANTISABLE))
+            names = ", ".join(sorted(known.name for known in BLOCK_TYPES.values()))
             raise ModelError(
-                f"{self._path} keeps {name} in the quantisation type {known.get(kind_number, kind_number)}, and supported "
-                f"are {names}"
+                f"{self._path} keeps {name} in the quantisation type {_type_name(kind_number)}, and supported are {names}"
             )
-        block_numbers, block_bytes = GGML_QUANT_SIZES[kind]
-        if not shape or shape[-1] % block_numbers:
-            raise ModelError(
-                f"{self._path} is damaged: {name} has the shape {list(shape)} in blocks of {block_numbers}"
-            )
-        size = math.prod(shape) // block_numbers * block_bytes
+        if not shape or shape[-1] % kind.numbers:
+            raise ModelError(f"{self._path} is damaged: {name} has the shape {list(shape)} in blocks of {kind.numbers}")
+        size = math.prod(shape) // kind.numbers * kind.size_bytes
         if start + size > len(self._view):
             raise ModelError(
                 f"{self._path} is cut off: {name} ends at byte {start + size}, and the file has {len(self._view)}"
@@ -228,3 +213,11 @@ class _Header:
         if self._at + length > len(self._view):
             raise struct.error(f"a value of {length} bytes, and {len(self._view) - self._at} are left")
         self._at += length
+
+
+def _type_name(number: int) -> str:
+    """For an error: what others call a type that cannot be read here."""
+    from gguf.constants import GGMLQuantizationType
+
+    names: dict[int, str] = {kind.value: kind.name for kind in GGMLQuantizationType}
+    return names.get(number, str(number))

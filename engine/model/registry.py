@@ -5,8 +5,11 @@ the loader reads without any further work. In the models folder:
 
     smollm2-135m-instruct/     the bundled model (`auto`)
     gguf-0123456789abcdef/     the converted tokenizer of a GGUF file that lies elsewhere
+    folder-0123456789abcdef/   the converted weights of a folder that lies elsewhere
     hub--ORG--NAME/            from Hugging Face; modelscope--ORG--NAME/ from ModelScope
     .partial-…/                being made; becomes one of the above by renaming, so those are always whole
+
+In each of them the converted weights may lie too, see `kept_weights`.
 
 One process at a time fetches; others wait for it and find the result.
 """
@@ -30,11 +33,13 @@ from engine.model.config_shape import shape_of_config
 from engine.model.gguf_folder import SOURCE_FILE, convert_tokenizer, gguf_of_folder, name_source
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.json_file import read_json_object
+from engine.model.kept_files import kept_files, kept_for
 from engine.model.pull_progress import PullProgress, folder_bytes
 from engine.tokenizer import TOKENIZER_FILE
 
 AUTO: Final = "auto"
 BUNDLED_FOLDER: Final = "smollm2-135m-instruct"
+ELSEWHERE_PREFIX: Final = "folder-"
 PARTIAL_PREFIX: Final = ".partial-"
 LOCK_FILE: Final = ".lock"
 MODELSCOPE_PREFIX: Final = "modelscope:"
@@ -43,11 +48,12 @@ _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 @dataclass(frozen=True, slots=True)
 class InstalledModel:
-    """A model in the models folder."""
+    """A model in the models folder. `kept_bytes` are those of its converted weights, which `size_bytes` leaves out."""
 
     name: str
     path: Path
     size_bytes: int
+    kept_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,25 @@ def pull_model(name: str, models_folder: Path, *, on_progress: PullProgress | No
     return wanted.folder
 
 
+def kept_weights_folder(model_folder: Path, models_folder: Path) -> Path:
+    """Where the converted weights of a model are kept: in its folder, or, where that is a person's own, in one of ours."""
+    if model_folder.resolve().parent == models_folder.resolve():
+        return model_folder
+    key = hashlib.sha256(str(model_folder.resolve()).encode()).hexdigest()[:16]
+    return models_folder / f"{ELSEWHERE_PREFIX}{key}"
+
+
+def convert_weights(model_folder: Path, models_folder: Path, weights: str, *, on_progress: PullProgress) -> None:
+    """Convert the weights to a precision and keep them, where that is still to be done. Raises ModelError."""
+    # It needs torch, which nothing else here does.
+    from engine.config import EngineConfig
+    from engine.model.loader import keep_weights
+
+    kept = kept_weights_folder(model_folder, models_folder)
+    config = EngineConfig(model_folder, model_folder.name, weights=weights, kept_weights_folder=kept)
+    keep_weights(config, on_progress=lambda words: on_progress(words, 0, None))
+
+
 def model_title(name: str) -> str:
     """The name clients see of the model that a person named."""
     if name == AUTO:
@@ -99,27 +124,31 @@ def model_title(name: str) -> str:
 
 
 def installed_models(models_folder: Path) -> list[InstalledModel]:
-    """What has been fetched or prepared, by name. A GGUF file elsewhere counts with the file's path and size, or, where it is
+    """What has been fetched or prepared, by name. A file or folder elsewhere counts with its own path and size, or, where it is
     gone, with what is here of it."""
-    found = []
-    for folder in sorted(path for path in models_folder.glob("[!.]*") if path.is_dir()):
-        if folder.name == BUNDLED_FOLDER:
-            found.append(InstalledModel(AUTO, folder, folder_bytes(folder)))
-        elif (folder / SOURCE_FILE).is_file():
-            found.append(_installed_gguf(folder))
-        else:
-            hub, _, rest = folder.name.partition("--")
-            prefix = MODELSCOPE_PREFIX if hub == "modelscope" else ""
-            found.append(InstalledModel(prefix + rest.replace("--", "/", 1), folder, folder_bytes(folder)))
-    return found
+    return [_installed(folder) for folder in sorted(path for path in models_folder.glob("[!.]*") if path.is_dir())]
 
 
-def _installed_gguf(folder: Path) -> InstalledModel:
-    try:
-        path = gguf_of_folder(folder)
-        return InstalledModel(str(path), folder, path.stat().st_size)
-    except (ModelError, OSError):
-        return InstalledModel(folder.name, folder, folder_bytes(folder))
+def _installed(folder: Path) -> InstalledModel:
+    kept = kept_files(folder)
+    kept_bytes = sum(path.stat().st_size for path in kept)
+    own_bytes = folder_bytes(folder) - kept_bytes
+    if folder.name == BUNDLED_FOLDER:
+        return InstalledModel(AUTO, folder, own_bytes, kept_bytes)
+    if folder.name.startswith(ELSEWHERE_PREFIX):
+        source = next(filter(None, map(kept_for, kept)), None)
+        if source is None or not source.is_dir():
+            return InstalledModel(folder.name, folder, own_bytes, kept_bytes)
+        return InstalledModel(str(source), folder, folder_bytes(source), kept_bytes)
+    if (folder / SOURCE_FILE).is_file():
+        try:
+            path = gguf_of_folder(folder)
+            return InstalledModel(str(path), folder, path.stat().st_size, kept_bytes)
+        except (ModelError, OSError):
+            return InstalledModel(folder.name, folder, own_bytes, kept_bytes)
+    hub, _, rest = folder.name.partition("--")
+    prefix = MODELSCOPE_PREFIX if hub == "modelscope" else ""
+    return InstalledModel(prefix + rest.replace("--", "/", 1), folder, own_bytes, kept_bytes)
 
 
 def _wanted(name: str, models_folder: Path) -> _Wanted:

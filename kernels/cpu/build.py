@@ -1,7 +1,6 @@
 """Compiles the C++ kernels, once for each CPU, torch and version of the sources.
 
-Called when a model is fetched, by the server in the background, or by hand: `python -m kernels.cpu.build FOLDER`. The compiler is
-called directly: torch's own way of building extensions needs two more packages, and waits for ever where an earlier build was
+Called when a model is fetched, and by a start that finds none, in the background. The compiler is called directly: torch's own way of building extensions needs two more packages, and waits for ever where an earlier build was
 killed. Two builds at once do not disturb each other: each works in a folder of its own, and the finished library is renamed
 into place.
 """
@@ -22,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from kernels.cpu.variant import Variant, cpu_flags, variant_for
+from kernels.cpu.variant import Variant, cpu_flags
 
 logger = logging.getLogger(__name__)
 
@@ -151,21 +150,3 @@ def _run(command: list[str]) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["?"]
         raise BuildFailed(f"the compiler failed: {lines[0]}")
-
-
-def main(arguments: list[str]) -> int:
-    """Build the variant of this CPU into the folder that is named."""
-    variant = variant_for(cpu_flags())
-    if len(arguments) != 1 or variant is None:
-        print("usage: python -m kernels.cpu.build FOLDER, on a CPU with AVX2, FMA and F16C", file=sys.stderr)
-        return 2
-    try:
-        print(build(Path(arguments[0]), variant, on_progress=print))
-    except BuildFailed as problem:
-        print(problem, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,8 @@ from sqlalchemy import func, select
 from app.conversations.models import Message
 from app.identifiers import UserId
 from tests.support.client import running_app
-from tests.support.fake_engine import ENDLESS, FakeEngine
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripts import ENDLESS
 from tests.support.trees import grow
 
 PATH = "/api/v1/conversations"

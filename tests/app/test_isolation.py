@@ -54,7 +54,8 @@ async def test_somebody_elses_ids_are_answered_like_ids_that_do_not_exist(runnin
         tried = 0
         for method, path in routes(running.app):
             names = re.findall(r"\{(\w+):str\}", path)
-            if not names:
+            if not names or "persona_name" in names:
+                # Personas are everybody's to read and the administrators' to write; they have tests of their own.
                 continue
             assert set(names) <= ids.keys(), f"{path} has an id that this test does not know"
             unknown = {name: new_id() for name in ids}
@@ -73,7 +74,7 @@ async def test_somebody_elses_ids_are_answered_like_ids_that_do_not_exist(runnin
 
 async def test_nobody_gets_anything_without_signing_in(running: RunningApp) -> None:
     async with running.signed_in("ann") as ann, running.anonymous() as nobody:
-        ids = await things_of(ann)
+        ids = {**await things_of(ann), "persona_name": "terse"}
         for method, path in routes(running.app):
             if path != "/api/v1/auth/login":
                 problem(await asked(nobody, method, path, ids), 401, "unauthenticated")

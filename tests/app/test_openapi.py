@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 from litestar.routes import HTTPRoute
 
+from engine.types import CachedFrom, Usage
 from tests.support.client import RunningApp
 
 
@@ -47,6 +49,15 @@ async def test_bodies_are_described_as_strictly_as_they_are_read(running_on_sqli
     assert create["additionalProperties"] is False
     assert create["properties"]["tags"]["items"]["maxLength"] == 64
     assert create["properties"]["title"]["anyOf"][0]["maxLength"] == 200
+
+
+async def test_what_an_answer_cost_is_described(running_on_sqlite: RunningApp) -> None:
+    schemas = (await document_of(running_on_sqlite))["components"]["schemas"]
+    usage = schemas["UsageBody"]["properties"]
+    assert set(usage) == {field.name for field in fields(Usage)}
+    assert set(schemas["CachedFromBody"]["properties"]) == {field.name for field in fields(CachedFrom)}
+    for body in ("MessageBody", "ResponseBody"):
+        assert "UsageBody" in str(schemas[body]["properties"]["usage"])
 
 
 async def test_every_reference_leads_somewhere(running_on_sqlite: RunningApp) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import problem
-from tests.support.fake_engine import ENDLESS, FakeEngine, numbered_script
+from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import LiveServer, eventually, live_server, require_whole_log, text_of
+from tests.support.scripts import ENDLESS, numbered_script
 
 
 def told_to_end(live: LiveServer) -> None:

@@ -45,6 +45,11 @@ def test_a_switch_is_written_in_any_usual_way(dotenv: Path, text: str, value: bo
         ("IDEMPOTENCY_HOURS", "99999999999"),
         ("SIGN_IN_TICKET_S", "inf"),
         ("THREADS", "100000"),
+        ("BATCH_WINDOW_MS", "21"),
+        ("KV_RESERVE", "1"),
+        ("KV_HOST_MIB", "-1"),
+        ("KV_TRANSFER_TIMEOUT_S", "0"),
+        ("CONTEXT_POLICY", "forget"),
         ("PUBLIC_URL", "chat.example"),
         ("PUBLIC_URL", "https://"),
     ],
@@ -52,6 +57,16 @@ def test_a_switch_is_written_in_any_usual_way(dotenv: Path, text: str, value: bo
 def test_a_value_that_cannot_be_names_its_variable_and_itself(dotenv: Path, name: str, text: str) -> None:
     with pytest.raises(SettingsError, match=f"^KVASIR_{name}: .*got {text!r}$"):
         load_settings({}, {f"KVASIR_{name}": text}, dotenv)
+
+
+def test_times_of_a_session_that_contradict_each_other_are_refused(dotenv: Path) -> None:
+    expected = "^KVASIR_SESSION_HOST_S: expected at least KVASIR_SESSION_DEVICE_S, 300, got 60$"
+    with pytest.raises(SettingsError, match=expected):
+        load_settings({}, {"KVASIR_SESSION_HOST_S": "60"}, dotenv)
+    with pytest.raises(SettingsError, match=r"^KVASIR_SESSION_TTL_S: .* got 1000$"):
+        load_settings({}, {"KVASIR_SESSION_TTL_S": "1000"}, dotenv)
+    same = {"KVASIR_SESSION_DEVICE_S": "0", "KVASIR_SESSION_HOST_S": "0", "KVASIR_SESSION_TTL_S": "0"}
+    assert load_settings({}, same, dotenv).settings.session_ttl_s == 0
 
 
 def test_a_variable_that_does_not_exist_is_refused_wherever_it_is(dotenv: Path) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, QueueFull
-from engine.local import LocalEngine
 from engine.types import (
-    EngineEvent,
     EngineState,
     FailureCode,
     Finished,
@@ -24,73 +21,9 @@ from engine.types import (
     TextDelta,
     Turn,
 )
-from tests.support.fake_engine import FakeEngine
-from tests.support.tiny_model import load_tiny_model, request, tiny_config
-
-CONTEXT_TOKENS = 512
-MAX_RUNNING = 4
-MAX_WAITING = 3
-
-
-class Listener:
-    """Gathers the events of an engine, checks their order, and lets a test wait for the end of requests."""
-
-    def __init__(self) -> None:
-        self.steps: list[list[EngineEvent]] = []
-        self.finished: dict[RequestId, Finished] = {}
-        self._changed = asyncio.Event()
-
-    def __call__(self, events: Sequence[EngineEvent]) -> None:
-        assert events, "a listener is not called for nothing"
-        self.steps.append(list(events))
-        for event in events:
-            assert event.request_id not in self.finished, "an event came after `Finished`"
-            if isinstance(event, Finished):
-                self.finished[event.request_id] = event
-        self._changed.set()
-
-    def events(self, name: str) -> list[EngineEvent]:
-        return [event for step in self.steps for event in step if event.request_id == name]
-
-    def text(self, name: str) -> str:
-        return "".join(event.text for event in self.events(name) if isinstance(event, TextDelta))
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def end_of(self, *names: str) -> list[Finished]:
-        await self.until(lambda: all(RequestId(name) in self.finished for name in names))
-        return [self.finished[RequestId(name)] for name in names]
-
-
-def make_local() -> EngineClient:
-    config = tiny_config(max_running=MAX_RUNNING, max_waiting=MAX_WAITING, max_step_tokens=64)
-    return LocalEngine(config, load=load_tiny_model)
-
-
-def make_fake() -> EngineClient:
-    return FakeEngine(delay_s=0, context_tokens=CONTEXT_TOKENS, max_running=MAX_RUNNING, max_waiting=MAX_WAITING)
-
-
-@pytest.fixture(params=[make_local, make_fake], ids=["local", "fake"])
-async def fresh(request: pytest.FixtureRequest) -> AsyncIterator[EngineClient]:
-    engine: EngineClient = request.param()
-    yield engine
-    await engine.stop()
-
-
-@pytest.fixture
-def listener() -> Listener:
-    return Listener()
-
-
-@pytest.fixture
-async def engine(fresh: EngineClient, listener: Listener) -> EngineClient:
-    await fresh.start(listener)
-    await fresh.wait_ready()
-    return fresh
+from tests.contracts.conftest import CONTEXT_TOKENS, MAX_RUNNING, MAX_WAITING
+from tests.support.engine_listener import Listener
+from tests.support.tiny_model import request
 
 
 async def test_nothing_is_taken_before_the_engine_is_ready(fresh: EngineClient) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from pathlib import Path
 
@@ -25,7 +24,8 @@ SECOND_START_S = 30
 def data(tmp_path: Path) -> Path:
     """A fresh data folder that has the model already: fetching it has tests of its own."""
     folder = tmp_path / "data"
-    shutil.copytree(bundled_model_folder().parent, folder / "models")
+    folder.mkdir()
+    (folder / "models").symlink_to(bundled_model_folder().parent)
     return folder
 
 

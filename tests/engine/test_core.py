@@ -1,26 +1,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from engine.core import MAX_FAILED_STEPS, Engine
+from engine.core import MAX_FAILED_STEPS
 from engine.model.batch import ForwardBatch
 from engine.types import (
-    EngineEvent,
     EngineFailure,
     EngineState,
     FailureCode,
     Finished,
     FinishReason,
-    GenerationRequest,
     PromptProgress,
-    Queued,
     RequestId,
     TextDelta,
 )
+from tests.support.stepped_engine import TOKENIZER, finished, run, says, submit, text
 from tests.support.tiny_model import (
     END,
     PIECES,
@@ -30,56 +28,6 @@ from tests.support.tiny_model import (
     request,
     tiny_engine,
 )
-
-TOKENIZER = TinyTokenizer()
-
-
-def submit(engine: Engine, *requests: GenerationRequest, at: float = 0.0) -> None:
-    for one in requests:
-        engine.submit(one, TOKENIZER.encode_turns(one.turns), at)
-
-
-def run(engine: Engine, limit: int = 10_000) -> list[EngineEvent]:
-    events: list[EngineEvent] = []
-    for _ in range(limit):
-        events += engine.step()
-        if not engine.has_work:
-            return events
-    raise AssertionError("the engine does not come to an end")
-
-
-def finished(events: Iterable[EngineEvent], name: str) -> Finished:
-    (found,) = [event for event in events if isinstance(event, Finished) and event.request_id == name]
-    return found
-
-
-def text(events: Iterable[EngineEvent], name: str) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.request_id == name)
-
-
-def says(*pieces: bytes, then: int | None = None) -> TinyDecoder:
-    """A decoder that says these pieces after the prompt, whatever the prompt was, and then `then` for ever."""
-    script = [PIECES.index(piece) for piece in pieces]
-    return Scripted([*script, END if then is None else then])
-
-
-class Scripted(TinyDecoder):
-    def __init__(self, script: list[int]) -> None:
-        super().__init__()
-        self.script = script
-        self.prompt_tokens: int | None = None
-
-    def forward(self, batch: ForwardBatch, cache: object) -> torch.Tensor:
-        self.before_forward(batch)
-        rows = set(batch.logit_rows.tolist())
-        ends = batch.query_starts[1:].tolist()
-        lengths = [length for length, end in zip(batch.context_lens.tolist(), ends, strict=True) if end - 1 in rows]
-        logits = torch.zeros(len(lengths), END + 1)
-        for row, length in enumerate(lengths):
-            self.prompt_tokens = self.prompt_tokens or length
-            said = length - self.prompt_tokens
-            logits[row, self.script[min(said, len(self.script) - 1)]] = 1.0
-        return logits
 
 
 def fail_on(steps: set[int]) -> Callable[[ForwardBatch], None]:
@@ -208,17 +156,6 @@ def test_progress_is_told_after_every_chunk_of_the_prompt() -> None:
         (20, 24, 0),
         (24, 24, 0),
     ]
-
-
-def test_who_has_to_wait_hears_the_position_and_every_change_of_it() -> None:
-    engine = tiny_engine(max_running=1, decoder=says(b" hello"))
-    submit(engine, request("a"), request("b"), request("c"))
-    positions: dict[str, list[int]] = {"a": [], "b": [], "c": []}
-    while engine.has_work:
-        for event in engine.step():
-            if isinstance(event, Queued):
-                positions[event.request_id].append(event.position)
-    assert positions == {"a": [], "b": [1], "c": [2, 1]}
 
 
 def test_usage_has_the_times_of_an_injected_clock() -> None:

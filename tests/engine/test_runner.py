@@ -7,8 +7,8 @@ from engine.kv_cache import KVCache
 from engine.pages import PageId
 from engine.runner import Runner, forward_batch
 from engine.sampler import Sampler
-from engine.scheduler import Scheduled
 from engine.sequence import Sequence
+from engine.step_plan import Scheduled
 from engine.types import RequestId
 from tests.support.tiny_model import SPEC, VOCABULARY, TinyDecoder
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -9,76 +8,12 @@ from hypothesis import strategies as st
 
 from engine.config import PAGE_TOKENS
 from engine.errors import PromptTooLong
-from engine.pages import PagePool
-from engine.scheduler import MAX_TIMES_PASSED, EngineStalled, Scheduler, StepPlan
 from engine.sequence import Sequence, SequenceState
-from engine.types import RequestId
-
-
-@dataclass
-class Simulation:
-    """A scheduler and a model that takes no time; every step is checked."""
-
-    num_pages: int = 64
-    context_tokens: int = 100_000
-    max_step_tokens: int = 256
-    max_running: int = 8
-    arrivals: int = 0
-    steps: int = 0
-    all: list[Sequence] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.pool = PagePool(self.num_pages)
-        self.scheduler = Scheduler(
-            self.pool,
-            max_context_tokens=self.context_tokens,
-            max_step_tokens=self.max_step_tokens,
-            max_running=self.max_running,
-        )
-
-    def add(self, prompt: int, output: int = 4) -> Sequence:
-        most = min(prompt + output, self.scheduler.max_sequence_tokens)
-        sequence = Sequence(RequestId(str(self.arrivals)), self.arrivals, [1] * prompt, prompt, most)
-        self.arrivals += 1
-        self.scheduler.add(sequence)
-        self.all.append(sequence)
-        return sequence
-
-    def step(self) -> StepPlan:
-        plan = self.scheduler.plan()
-        self.check(plan)
-        self.scheduler.commit(plan)
-        self.scheduler.check_integrity()
-        sampled = [item.sequence for item in plan.run if item.samples]
-        self.scheduler.advance(plan)
-        for sequence in sampled:
-            sequence.tokens.append(2)
-            if sequence.is_full:
-                self.scheduler.remove(sequence)
-        self.scheduler.check_integrity()
-        self.steps += 1
-        return plan
-
-    def check(self, plan: StepPlan) -> None:
-        run = [item.sequence for item in plan.run]
-        everyone = [*run, *plan.preempt, *plan.wait]
-        assert len({id(sequence) for sequence in everyone}) == len(everyone)
-        assert {id(sequence) for sequence in everyone} == {
-            id(sequence) for sequence in [*self.scheduler.waiting, *self.scheduler.running]
-        }
-        assert sum(item.num_tokens for item in plan.run) <= self.max_step_tokens
-        assert len(run) <= self.max_running
-        assert all(
-            item.start == item.sequence.num_computed < item.end <= len(item.sequence.tokens) for item in plan.run
-        )
-        # Every answer that is past its prompt goes on in every step, unless it has to give its memory back.
-        decoding = [sequence for sequence in self.scheduler.running if sequence.num_pending == 1]
-        assert all(sequence in run or sequence in plan.preempt for sequence in decoding)
-
-    def drain(self, limit: int = 100_000) -> None:
-        while self.scheduler.has_work:
-            self.step()
-            assert self.steps < limit
+from engine.step_plan import EngineStalled, StepPlan
+from engine.types import Priority, RequestId
+from engine.waiting_queue import MAX_TIMES_PASSED
+from tests.support.machine import Machine
+from tests.support.scheduling import Simulation
 
 
 def running(plan: StepPlan) -> dict[str, int]:
@@ -91,7 +26,7 @@ def test_a_plan_is_a_value_and_changes_nothing() -> None:
     simulation.step()
     simulation.add(30)
     before = (simulation.pool.num_free, simulation.scheduler.waiting, simulation.scheduler.running)
-    assert simulation.scheduler.plan() == simulation.scheduler.plan()
+    assert simulation.scheduler.plan(0.0) == simulation.scheduler.plan(0.0)
     assert before == (simulation.pool.num_free, simulation.scheduler.waiting, simulation.scheduler.running)
 
 
@@ -126,11 +61,15 @@ def test_random_load_with_tiny_memory_keeps_every_invariant(data: st.DataObject)
         num_pages=data.draw(st.integers(2, 12)),
         max_step_tokens=data.draw(st.sampled_from([1, 2, 7, 16, 64])),
         max_running=data.draw(st.integers(1, 6)),
+        kv_reserve=data.draw(st.sampled_from([0.0, 0.3, 0.9])),
+        machine=data.draw(st.sampled_from([None, Machine(), Machine(fixed=0.5)])),
+        inter_token_target_s=data.draw(st.sampled_from([None, 0.03, 1.0])),
     )
     most = simulation.scheduler.max_sequence_tokens
     for _ in range(200):
         if rng.random() < 0.3:
-            simulation.add(rng.randint(1, most - 1), rng.randint(1, 40))
+            user, priority = rng.choice([None, "anna", "bert"]), rng.choice(list(Priority))
+            simulation.add(rng.randint(1, most - 1), rng.randint(1, 40), user=user, priority=priority)
         if rng.random() < 0.1 and simulation.all:
             simulation.scheduler.remove(rng.choice(simulation.all))
         if simulation.scheduler.has_work:
@@ -256,7 +195,7 @@ def test_waiting_work_that_cannot_run_is_a_bug_and_raises() -> None:
     simulation.pool.allocate(4)
     simulation.scheduler.add(Sequence(RequestId("a"), 0, [1], 1, 5))
     with pytest.raises(EngineStalled, match=r"1 sequences wait .* 0 of 4 pages are free"):
-        simulation.scheduler.plan()
+        simulation.scheduler.plan(0.0)
 
 
 def test_removing_works_in_every_state_and_twice() -> None:

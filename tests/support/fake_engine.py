@@ -2,7 +2,7 @@
 
 It implements `engine.client.EngineClient` on the event loop. A "token" is one text piece. Time is a step: either the test
 says `advance(n)`, or the engine takes a step every `delay_s` seconds (for real processes). Default answers are words of the
-last user turn; a test queues other `Script`s. `requests` keeps everything that was submitted.
+last user turn; a test queues other `Script`s. `requests` keeps everything that was submitted, `memory` what may be reused.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import cycle
 
 from engine.client import EventListener
-from engine.errors import EngineNotReady, PromptTooLong, QueueFull
-from engine.stop_strings import StopStrings
+from engine.errors import EngineNotReady, QueueFull, QueueUnit
+from engine.snapshot import EngineSnapshot
 from engine.types import (
     EngineEvent,
     EngineFailure,
@@ -26,83 +24,17 @@ from engine.types import (
     FinishReason,
     GenerationRequest,
     ModelInfo,
+    Namespace,
     PromptProgress,
     Queued,
     RequestId,
-    Role,
+    SessionKey,
     TextDelta,
     Turn,
-    Usage,
 )
-
-STEP_MS = 1.0
-"""What one step counts as in `Usage`."""
-
-
-@dataclass(frozen=True)
-class Script:
-    """What one answer will be: its pieces, one a step; then it ends, fails, or begins again until something ends it."""
-
-    pieces: tuple[str, ...] = ()
-    failure: EngineFailure | None = None
-    endless: bool = False
-
-
-def text_script(text: str, piece_chars: int = 4) -> Script:
-    """An answer of exactly this text, cut into pieces of a few characters."""
-    return Script(tuple(text[start : start + piece_chars] for start in range(0, len(text), piece_chars)))
-
-
-def numbered_script(words: int) -> Script:
-    """An answer of `words` different words, one a step: " word1", " word2" …"""
-    return Script(tuple(f" word{number}" for number in range(1, words + 1)))
-
-
-def failing_script(*pieces: str, code: str = FailureCode.REQUEST_FAILED, message: str = "It broke.") -> Script:
-    """An answer that fails after these pieces."""
-    return Script(pieces, failure=EngineFailure(code, message))
-
-
-ENDLESS = Script((" tick", " tock"), endless=True)
-"""An answer that only a cancel, `max_tokens`, a stop string or the context ends."""
-
-
-def default_answer(request: GenerationRequest) -> Script:
-    """Words of the last user turn: "You said: …"."""
-    said = next((turn.text for turn in reversed(request.turns) if turn.role is Role.USER), "")
-    return Script(("You", " said", ":", *(f" {word}" for word in said.split()), "."))
-
-
-@dataclass
-class _Answer:
-    request: GenerationRequest
-    script: Script
-    prompt_tokens: int
-    token_limit: int
-    submitted_step: int
-    source: cycle[str] = field(init=False)
-    stops: StopStrings = field(init=False)
-    ids: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    shown: str = ""
-    sampled: int = 0
-    prompt_done: int = 0
-    started_step: int | None = None
-    first_token_step: int | None = None
-    announced_position: int | None = None
-    cancelled: bool = False
-
-    def __post_init__(self) -> None:
-        self.source = cycle(self.script.pieces or ("",))
-        self.stops = StopStrings(self.request.sampling.stop)
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the script has no further piece. `ignore_eos` and `min_tokens` make it begin again, as a model would."""
-        sampling = self.request.sampling
-        if self.script.failure is None and (self.script.endless or sampling.ignore_eos):
-            return False
-        return self.sampled >= max(len(self.script.pieces), sampling.min_tokens)
+from tests.support.fake_answer import FakeAnswer
+from tests.support.fake_memory import FakeMemory, FakePrefix
+from tests.support.scripts import Script, default_answer
 
 
 class FakeEngine:
@@ -117,8 +49,11 @@ class FakeEngine:
         context_tokens: int = 2048,
         max_running: int = 32,
         max_waiting: int = 256,
+        max_waiting_tokens: int = 1_000_000,
         prefill_step_tokens: int = 1_000_000,
+        memory: FakeMemory | None = None,
     ) -> None:
+        self.memory = memory or FakeMemory()
         self.requests: list[GenerationRequest] = []
         self.cancelled: list[RequestId] = []
         self._answer = answer
@@ -128,18 +63,18 @@ class FakeEngine:
         self._context_tokens = context_tokens
         self._max_running = max_running
         self._max_waiting = max_waiting
+        self._max_waiting_tokens = max_waiting_tokens
         self._prefill_step_tokens = prefill_step_tokens
         self._state = EngineState.LOADING
         self._failure: str | None = None
         self._listener: EventListener | None = None
-        self._waiting: dict[RequestId, _Answer] = {}
-        self._running: dict[RequestId, _Answer] = {}
+        self._waiting: dict[RequestId, FakeAnswer] = {}
+        self._running: dict[RequestId, FakeAnswer] = {}
         self._settled = asyncio.Event()
         self._arrived = asyncio.Condition()
         self._work = asyncio.Event()
         self._pacer: asyncio.Task[None] | None = None
-        self._vocabulary: dict[str, int] = {}
-        self._pieces: list[str] = []
+        self._vocabulary = self.memory.vocabulary
         self._step = 0
         self._prefilled = 0
         self._decoded = 0
@@ -175,24 +110,25 @@ class FakeEngine:
 
     async def check(self, request: GenerationRequest) -> int:
         self._require_ready()
-        return self._checked_prompt_tokens(request.turns)
+        prompt, _ = self._vocabulary.prompt(request, self._context_tokens)
+        return len(prompt)
 
     async def submit(self, request: GenerationRequest) -> None:
         self._require_ready()
-        prompt_tokens = self._checked_prompt_tokens(request.turns)
+        prompt, dropped_turns = self._vocabulary.prompt(request, self._context_tokens)
         if request.request_id in self._waiting or request.request_id in self._running:
             raise ValueError(f"request {request.request_id} was submitted twice")
-        waiting = len(self._waiting) + len(self._running) - self._max_running
-        if waiting >= self._max_waiting:
-            raise QueueFull(waiting, self._max_waiting, retry_after_s=1)
-        room = self._context_tokens - prompt_tokens
-        self._waiting[request.request_id] = _Answer(
+        self._require_place(len(prompt))
+        room = self._context_tokens - len(prompt)
+        self._waiting[request.request_id] = FakeAnswer(
             request,
             self._scripts.popleft() if self._scripts else self._answer(request),
-            prompt_tokens,
+            prompt,
+            dropped_turns,
             token_limit=min(room, request.sampling.max_tokens or room),
             submitted_step=self._step,
         )
+        self.memory.begin(request)
         self.requests.append(request)
         self._work.set()
         asyncio.get_running_loop().call_soon(self._announce)
@@ -211,10 +147,42 @@ class FakeEngine:
             self._state,
             running_requests=len(self._running),
             waiting_requests=len(self._waiting),
+            waiting_tokens=sum(len(answer.prompt) for answer in self._waiting.values()),
             steps_total=self._step,
             prefilled_tokens_total=self._prefilled,
             decoded_tokens_total=self._decoded,
         )
+
+    async def snapshot(self) -> EngineSnapshot:
+        self._require_ready()
+        return EngineSnapshot(sessions=self.memory.session_states(), prefixes=self.memory.prefix_states())
+
+    async def evict_session(self, key: SessionKey) -> bool:
+        self._require_ready()
+        return self.memory.evict(key)
+
+    async def drop_session(self, key: SessionKey) -> bool:
+        self._require_ready()
+        is_known = self.memory.drop(key)
+        self._end_unkept(lambda answer: answer.request.session_key == key)
+        return is_known
+
+    async def drop_namespace(self, namespace: Namespace) -> int:
+        self._require_ready()
+        dropped = self.memory.drop_namespace(namespace)
+        self._end_unkept(
+            lambda answer: answer.request.namespace is not None and namespace.covers(answer.request.namespace)
+        )
+        return dropped
+
+    async def set_prefix(self, name: str, turns: Sequence[Turn]) -> None:
+        self._require_ready()
+        self.memory.prefixes[name] = FakePrefix(self._vocabulary.ids_of_turns(turns))
+        self._work.set()
+
+    async def drop_prefix(self, name: str) -> None:
+        self._require_ready()
+        self.memory.prefixes.pop(name, None)
 
     async def stop(self) -> None:
         if self._state is not EngineState.FAILED:
@@ -263,11 +231,11 @@ class FakeEngine:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids that `Finished` carried."""
-        return "".join(self._pieces[token] for token in ids)
+        return self._vocabulary.decode(ids)
 
     def ids_of(self, text_pieces: Sequence[str]) -> tuple[int, ...]:
         """The ids of pieces, for a test that builds a turn by hand."""
-        return tuple(self._id_of(piece) for piece in text_pieces)
+        return self._vocabulary.ids_of(text_pieces)
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -281,24 +249,27 @@ class FakeEngine:
 
     def _take_step(self) -> None:
         self._step += 1
+        self.memory.build_prefixes()
         events: list[EngineEvent] = list(self._ended_by_cancel())
         while self._waiting and len(self._running) < self._max_running:
             request_id, answer = next(iter(self._waiting.items()))
             del self._waiting[request_id]
             answer.started_step = self._step
+            answer.cached = self.memory.found(answer.request, answer.prompt)
+            answer.prompt_done = answer.cached.total
             self._running[request_id] = answer
         for answer in list(self._running.values()):
             events += self._step_of(answer)
         self._send([*events, *self._changed_positions()])
 
-    def _step_of(self, answer: _Answer) -> list[EngineEvent]:
-        request_id, total = answer.request.request_id, answer.prompt_tokens
+    def _step_of(self, answer: FakeAnswer) -> list[EngineEvent]:
+        request_id, total = answer.request.request_id, len(answer.prompt)
         events: list[EngineEvent] = []
         if answer.prompt_done < total:
             chunk = min(self._prefill_step_tokens, total - answer.prompt_done)
             answer.prompt_done += chunk
             self._prefilled += chunk
-            events.append(PromptProgress(request_id, answer.prompt_done, total, cached_tokens=0))
+            events.append(PromptProgress(request_id, answer.prompt_done, total, answer.cached.total))
             if answer.prompt_done < total:
                 return events
         if answer.is_written:
@@ -308,7 +279,7 @@ class FakeEngine:
         piece = next(answer.source)
         answer.first_token_step = answer.first_token_step or self._step
         answer.sampled += 1
-        answer.ids.append(self._id_of(piece))
+        answer.ids.append(self._vocabulary.id_of(piece))
         answer.texts.append(piece)
         self._decoded += 1
         if text := answer.stops.push(piece):
@@ -327,7 +298,7 @@ class FakeEngine:
                 events += self._end(answer, FinishReason.CANCELLED)
         return events
 
-    def _end(self, answer: _Answer, reason: FinishReason, failure: EngineFailure | None = None) -> list[EngineEvent]:
+    def _end(self, answer: FakeAnswer, reason: FinishReason, failure: EngineFailure | None = None) -> list[EngineEvent]:
         request_id = answer.request.request_id
         self._running.pop(request_id, None)
         self._waiting.pop(request_id, None)
@@ -335,25 +306,11 @@ class FakeEngine:
         if held := answer.stops.flush():
             answer.shown += held
             events.append(TextDelta(request_id, held, answer.sampled))
-        usage = Usage(input_tokens=answer.prompt_tokens, output_tokens=answer.sampled)
-        if answer.started_step is not None:
-            usage = replace(usage, queue_ms=(answer.started_step - answer.submitted_step) * STEP_MS)
-        if answer.first_token_step is not None and answer.started_step is not None:
-            usage = replace(
-                usage,
-                prefill_ms=(answer.first_token_step - answer.started_step) * STEP_MS,
-                ttft_ms=(answer.first_token_step - answer.submitted_step) * STEP_MS,
-                decode_ms=(self._step - answer.first_token_step) * STEP_MS,
-            )
-        return [*events, Finished(request_id, reason, usage, self._shown_ids(answer), failure)]
-
-    def _shown_ids(self, answer: _Answer) -> tuple[int, ...] | None:
-        chars = 0
-        for count, text in enumerate(answer.texts):
-            if chars == len(answer.shown):
-                return tuple(answer.ids[:count])
-            chars += len(text)
-        return tuple(answer.ids) if chars == len(answer.shown) else None
+        usage, shown_ids = answer.usage(self._step), answer.shown_ids
+        if answer.prompt_done and failure is None and not answer.dropped:
+            self.memory.commit(answer.request, answer.prompt[: answer.prompt_done] + (shown_ids or ()), usage)
+        self.memory.end(answer.request)
+        return [*events, Finished(request_id, reason, usage, shown_ids, failure)]
 
     def _changed_positions(self) -> list[EngineEvent]:
         """Requests that cannot start in the next step hear their place in the queue when it changes."""
@@ -369,6 +326,12 @@ class FakeEngine:
         """Between steps: what a cancel ended and who waits now, as a real engine tells in the step that follows."""
         self._send([*self._ended_by_cancel(), *self._changed_positions()])
 
+    def _end_unkept(self, is_meant: Callable[[FakeAnswer], bool]) -> None:
+        for answer in [*self._running.values(), *self._waiting.values()]:
+            if is_meant(answer):
+                answer.cancelled = answer.dropped = True
+        self._announce()
+
     def _fail_all(self, failure: EngineFailure) -> None:
         events: list[EngineEvent] = []
         for answer in [*self._running.values(), *self._waiting.values()]:
@@ -383,16 +346,10 @@ class FakeEngine:
         if self._state is not EngineState.READY:
             raise EngineNotReady(self._failure or f"the engine is {self._state}")
 
-    def _checked_prompt_tokens(self, turns: Sequence[Turn]) -> int:
-        tokens = 2 + sum(
-            3 + (len(turn.text.split()) if turn.token_ids is None else len(turn.token_ids)) for turn in turns
-        )
-        if tokens >= self._context_tokens:
-            raise PromptTooLong(tokens, self._context_tokens - 1)
-        return tokens
-
-    def _id_of(self, piece: str) -> int:
-        if piece not in self._vocabulary:
-            self._vocabulary[piece] = len(self._pieces)
-            self._pieces.append(piece)
-        return self._vocabulary[piece]
+    def _require_place(self, prompt_tokens: int) -> None:
+        waiting = len(self._waiting) + len(self._running) - self._max_running
+        if waiting >= self._max_waiting:
+            raise QueueFull(waiting, self._max_waiting, retry_after_s=1)
+        waiting_tokens = self.stats().waiting_tokens
+        if waiting_tokens and waiting_tokens + prompt_tokens > self._max_waiting_tokens:
+            raise QueueFull(waiting_tokens, self._max_waiting_tokens, 1, QueueUnit.TOKENS)

@@ -18,7 +18,8 @@ from app.asgi import create_app
 from app.server import Server
 from app.settings import Settings
 from tests.support.client import quick_passwords
-from tests.support.fake_engine import FakeEngine, numbered_script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripts import numbered_script
 
 PATIENCE_S = 30
 

@@ -32,7 +32,8 @@ from app.server import Server
 from app.settings import Settings, load_settings
 from engine.types import GenerationRequest
 from tests.support.client import PASSWORD, quick_passwords
-from tests.support.fake_engine import FakeEngine, Script, numbered_script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripts import Script, numbered_script
 from tests.support.spoken_scripts import spoken_script
 
 

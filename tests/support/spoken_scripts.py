@@ -8,7 +8,7 @@ process can play every part in a browser test. Any other message is answered wit
 from __future__ import annotations
 
 from engine.types import GenerationRequest, Role
-from tests.support.fake_engine import ENDLESS, Script, default_answer, failing_script, numbered_script, text_script
+from tests.support.scripts import ENDLESS, Script, default_answer, failing_script, numbered_script, text_script
 
 
 def spoken_script(request: GenerationRequest) -> Script:

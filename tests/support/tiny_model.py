@@ -7,21 +7,22 @@ without any cache. The tokenizer knows bytes, a few longer pieces, and one end t
 from __future__ import annotations
 
 import codecs
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from engine.assembly import assemble
+from engine.chat_layouts import ChatLayout
 from engine.config import PAGE_TOKENS, EngineConfig
 from engine.core import Engine
+from engine.encoded_chats import EncodedChat
 from engine.kv_cache import KVCache, KVSpec
 from engine.model.batch import ForwardBatch
 from engine.model.decoder import DecoderLike
 from engine.model.loader import LoadedModel
-from engine.pages import PagePool
-from engine.runner import Runner
-from engine.sampler import Sampler
-from engine.scheduler import Scheduler
 from engine.types import GenerationRequest, ModelInfo, RequestId, Role, SamplingParams, Turn
 
 PIECES = [bytes([value]) for value in range(256)] + [
@@ -63,6 +64,19 @@ class TinyTokenizer:
             ids += turn.token_ids if turn.token_ids is not None else turn.text.encode()
             ids.append(END)
         return [*ids, *b"a"]
+
+    def encode_chat(self, turns: Sequence[Turn], before: EncodedChat | None = None) -> EncodedChat:
+        """Always whole."""
+        return EncodedChat(tuple(turns), ChatLayout([], []), array("I", self.encode_turns(turns)), array("I"))
+
+    def turn_tokens(self, turn: Turn) -> int:
+        return len(turn.text.encode()) if turn.token_ids is None else len(turn.token_ids)
+
+    def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
+        if not turns:
+            # So that an engine in a test does nothing that the test has not asked for.
+            return []
+        return [*self.encode_turns(turns)[:-1], *b"u"]
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(PIECES[token] for token in ids if token < END).decode(errors="replace")
@@ -128,21 +142,19 @@ def tiny_engine(
     decoder: DecoderLike | None = None,
     tokenizer: TinyTokenizer | None = None,
     spec: KVSpec = SPEC,
+    wake: Callable[[], None] = lambda: None,
+    **changes: Any,
 ) -> Engine:
     """The real engine around the tiny model or another one with its vocabulary, to be stepped by a test."""
-    tokenizer = tokenizer or TinyTokenizer()
-    scheduler = Scheduler(
-        PagePool(num_pages),
-        max_context_tokens=context_tokens,
+    loaded = LoadedModel(decoder or TinyDecoder(), tokenizer or TinyTokenizer(), tiny_info(context_tokens), spec)
+    config = tiny_config(
+        kv_memory_bytes=num_pages * KVCache.bytes_per_page(spec),
         max_step_tokens=max_step_tokens,
         max_running=max_running,
+        **changes,
     )
-    runner = Runner(
-        decoder or TinyDecoder(),
-        KVCache.for_spec(spec, num_pages),
-        Sampler(VOCABULARY, tokenizer.end_token_ids),
-    )
-    return Engine(scheduler, runner, tokenizer, clock)
+    engine, _ = assemble(config, loaded, clock=clock, wake=wake, on_progress=lambda stage: None, warm_up=False)
+    return engine
 
 
 def tiny_info(context_tokens: int = 512) -> ModelInfo:
@@ -155,7 +167,7 @@ def load_tiny_model(config: EngineConfig, on_progress: Callable[[str], None]) ->
     return LoadedModel(TinyDecoder(), TinyTokenizer(), tiny_info(), SPEC)
 
 
-def tiny_config(**changes: int) -> EngineConfig:
+def tiny_config(**changes: Any) -> EngineConfig:
     return EngineConfig(
         Path("tiny"), "tiny", **{"kv_memory_bytes": 64 * KVCache.bytes_per_page(SPEC), "threads": 1, **changes}
     )

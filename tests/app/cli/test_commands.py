@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import COMMANDS, main
 from tests.support.logs import restored_logging
+from tests.support.tiny_llama import write_folder
 
 
 @pytest.fixture
@@ -253,6 +254,19 @@ def test_models_are_listed_and_a_wrong_name_is_one_sentence(folder: Path) -> Non
     assert "is no model: no folder, no GGUF file, and no hub id" in refused("model", "pull", "./nowhere.gguf")
     (folder / "letter.gguf").write_text("Dear aunt")
     assert "letter.gguf" in refused("model", "pull", "letter.gguf")
+
+
+def test_a_pulled_model_is_converted_and_the_list_says_what_that_takes(folder: Path) -> None:
+    write_folder(folder / "mine")
+    result = kvasir("model", "pull", "./mine")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "./mine is ready in mine\n"
+    assert "converting the weights" in result.stderr
+    assert "keeping the weights for the next start" in result.stderr
+    (line,) = kvasir("model", "list").stdout.splitlines()
+    assert line.startswith(str(folder / "mine"))
+    assert " MB converted  data/models/folder-" in line
+    assert "keeping" not in kvasir("model", "pull", "./mine").stderr
 
 
 @pytest.mark.parametrize("model", ["./nowhere", "empty", "letter.gguf", "gpt"])

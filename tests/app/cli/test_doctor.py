@@ -19,9 +19,12 @@ from app.cli.machine_checks import (
     check_threads,
     check_torch,
     cpu_flags,
+    folder_bytes,
 )
+from app.cli.reuse import check_reuse, reuse_in_force
 from app.cli.setup_checks import check_data_folder, check_database, check_port, check_setup
 from app.settings import Settings
+from engine.types import EngineState, EngineStats
 
 
 def test_an_old_python_is_wrong_and_the_fix_is_said() -> None:
@@ -55,18 +58,60 @@ def test_a_cpu_without_vector_instructions_and_cores_out_of_reach_are_warnings()
 
 
 def test_too_little_memory_says_which_setting_would_fit() -> None:
-    assert check_memory(8 * GIB, 1 * GIB).verdict is Verdict.GOOD
-    finding = check_memory(3 * GIB // 2, 1 * GIB)
+    assert check_memory(8 * GIB, 1 * GIB, GIB // 2).verdict is Verdict.GOOD
+    finding = check_memory(3 * GIB // 2, 1 * GIB, 0)
     assert finding.verdict is Verdict.WRONG
-    assert "KVASIR_KV_MEMORY_MIB to 384" in finding.fix
-    assert "to 16 or less" in check_memory(0, 1 * GIB).fix
+    assert "KVASIR_KV_MEMORY_MIB to 384 or less, or" in finding.fix
+    assert "to 16 or less" in check_memory(0, 1 * GIB, 0).fix
+
+
+def test_sessions_beside_the_cache_count_too_and_give_way_first() -> None:
+    finding = check_memory(9 * GIB // 4, 1 * GIB, GIB // 2)
+    assert finding.verdict is Verdict.WRONG
+    assert finding.fix.startswith("Set KVASIR_KV_HOST_MIB to 256 or less")
+    both = check_memory(3 * GIB // 2, 1 * GIB, GIB // 2)
+    assert "KVASIR_KV_MEMORY_MIB to 384 or less and KVASIR_KV_HOST_MIB to 0" in both.fix
 
 
 def test_little_disk_and_no_compiler_are_warnings() -> None:
-    assert check_disk(GIB // 2, Path("data")).verdict is Verdict.WARNING
-    assert check_disk(9 * GIB, Path("data")).verdict is Verdict.GOOD
+    assert check_disk(GIB // 2, Path("data"), 0, 0).verdict is Verdict.WARNING
+    assert check_disk(9 * GIB, Path("data"), 0, 0).verdict is Verdict.GOOD
     assert check_compiler(None).verdict is Verdict.WARNING
     assert check_compiler("g++").verdict is Verdict.GOOD
+
+
+def test_what_sessions_may_still_take_has_to_be_free() -> None:
+    assert check_disk(6 * GIB, Path("data"), 4 * GIB, 0).verdict is Verdict.GOOD
+    finding = check_disk(3 * GIB, Path("data"), 4 * GIB, GIB)
+    assert finding.verdict is Verdict.WARNING
+    assert "another 3.0 GiB" in finding.text
+    assert finding.fix.startswith("Set KVASIR_KV_DISK_MIB to 3072 or less")
+    assert check_disk(3 * GIB, Path("data"), 4 * GIB, 2 * GIB).verdict is Verdict.GOOD
+
+
+def test_the_files_of_sessions_are_counted_wherever_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one").write_bytes(b"x" * 100)
+    (tmp_path / "two").write_bytes(b"x" * 11)
+    assert folder_bytes(tmp_path) == 111
+    assert folder_bytes(tmp_path / "none") == 0
+
+
+def test_reuse_that_is_off_or_small_is_told() -> None:
+    """ggml-org/llama.cpp#15082: every turn was read whole, and nobody was told."""
+    assert check_reuse(Settings()).verdict is Verdict.GOOD
+    off = check_reuse(Settings(prefix_cache=False))
+    assert (off.verdict, "every turn" in off.text) == (Verdict.WARNING, True)
+    assert "KVASIR_PREFIX_CACHE=on" in off.fix
+    assert "after a restart" in check_reuse(Settings(kv_disk_mib=0)).fix
+    assert "KVASIR_KV_PREFIX_MIB to 64" in check_reuse(Settings(kv_memory_mib=128)).fix
+
+
+def test_what_is_reused_is_named_at_the_start() -> None:
+    tiers = (("device", 0, 1 << 30), ("host", 0, 0), ("disk", 5, 3 << 20))
+    on = reuse_in_force(EngineStats(EngineState.READY, tier_bytes=tiers))
+    assert on == {"prefix_cache": "on", "device": "1024 MiB", "host": "off", "disk": "3 MiB"}
+    assert reuse_in_force(EngineStats(EngineState.READY, reuse=False))["prefix_cache"] == "off"
 
 
 def test_memory_is_that_of_the_container_where_it_is_less(tmp_path: Path) -> None:

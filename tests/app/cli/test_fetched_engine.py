@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from app.cli.fetched_engine import FetchedEngine
 from engine.errors import EngineNotReady, ModelError
-from engine.types import EngineState, GenerationRequest, RequestId, Role, Turn
+from engine.snapshot import EngineSnapshot
+from engine.types import EngineState, GenerationRequest, Namespace, RequestId, Role, SessionKey, Turn
 from tests.support.fake_engine import FakeEngine
 
 REQUEST = GenerationRequest(RequestId("r1"), (Turn(Role.USER, "hello"),))
@@ -48,6 +51,44 @@ async def test_it_is_loading_while_the_model_is_fetched_and_then_is_the_engine()
     assert engine.stats() == fake.stats()
     await engine.stop()
     assert engine.state is EngineState.STOPPED
+
+
+async def test_everything_it_is_asked_goes_to_the_engine_once_that_is_there() -> None:
+    may_end = threading.Event()
+    fake = FakeEngine()
+
+    def fetch() -> Path:
+        may_end.wait()
+        return Path("models/tiny")
+
+    engine = FetchedEngine(fetch, lambda path: fake)
+    ann = Namespace.user("ann")
+    key = SessionKey(ann, "c1")
+
+    def calls() -> list[Awaitable[object]]:
+        return [
+            engine.set_prefix("terse", [Turn(Role.SYSTEM, "Be brief.")]),
+            engine.snapshot(),
+            engine.evict_session(key),
+            engine.drop_session(key),
+            engine.drop_namespace(ann),
+            engine.drop_prefix("terse"),
+        ]
+
+    await engine.start(lambda events: None)
+    for call in calls():
+        with pytest.raises(EngineNotReady, match="being fetched"):
+            await call
+    may_end.set()
+    await engine.wait_ready()
+    await engine.submit(replace(REQUEST, namespace=ann, session="c1"))
+    fake.advance_to_end()
+    _, snapshot, evicted, dropped, sessions, _ = [await call for call in calls()]
+    assert isinstance(snapshot, EngineSnapshot)
+    assert [prefix.name for prefix in snapshot.prefixes] == ["terse"]
+    assert (evicted, dropped, sessions) == (True, True, 0)
+    assert await engine.snapshot() == EngineSnapshot()
+    await engine.stop()
 
 
 async def test_a_model_that_cannot_be_had_is_a_failure_in_one_sentence() -> None:

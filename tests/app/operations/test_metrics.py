@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.operations.loop_lag import SAMPLE_S, watch_event_loop
 from app.operations.metrics import Metrics
-from engine.types import EngineState, EngineStats, Finished, FinishReason, RequestId, TextDelta, Usage
+from engine.types import CachedFrom, EngineState, EngineStats, Finished, FinishReason, RequestId, TextDelta, Usage
 
 
 class Clock:
@@ -21,7 +21,24 @@ class Clock:
 
 
 STATS = EngineStats(
-    EngineState.READY, running_requests=3, waiting_requests=2, pages_total=100, pages_free=60, preemptions_total=4
+    EngineState.READY,
+    running_requests=3,
+    waiting_requests=2,
+    waiting_tokens=700,
+    preemptions_total=4,
+    waiting_by_priority=(("interactive", 2), ("background", 0)),
+    step_prompt_tokens=96,
+    batch_windows_total=6,
+    pages=(("device", "running", 40), ("device", "free", 60), ("disk", "leased", 7)),
+    tier_bytes=(("device", 400, 1000), ("host", 0, 0)),
+    prefix_tokens_queried_total=900,
+    prefix_tokens_hit=CachedFrom(device=500, host=100, disk=30, prefix=64),
+    reprefill_tokens_total=(("cold", 150), ("evicted", 56)),
+    sessions=(("active", 2), ("disk", 9)),
+    sessions_expired_total=5,
+    prefixes=(("ready", 1),),
+    restore_verify_failures_total=1,
+    transfers_timed_out_total=2,
 )
 
 
@@ -50,9 +67,43 @@ def test_the_engines_snapshot_is_read_when_somebody_asks(metrics: Metrics) -> No
     seen = samples(metrics)
     assert seen["kvasir_requests_running"] == 3
     assert seen["kvasir_requests_waiting"] == 2
-    assert seen["kvasir_pages{state=used}"] == 40
-    assert seen["kvasir_pages{state=free}"] == 60
+    assert seen["kvasir_requests_waiting_tokens"] == 700
+    assert seen["kvasir_requests_waiting_by_priority{priority=interactive}"] == 2
+    assert seen["kvasir_requests_waiting_by_priority{priority=background}"] == 0
+    assert seen["kvasir_step_prompt_tokens"] == 96
+    assert seen["kvasir_batch_windows_total"] == 6
     assert seen["kvasir_preemptions_total"] == 4
+
+
+def test_memory_is_told_by_tier_and_by_what_holds_it(metrics: Metrics) -> None:
+    seen = samples(metrics)
+    assert seen["kvasir_pages{state=running,tier=device}"] == 40
+    assert seen["kvasir_pages{state=free,tier=device}"] == 60
+    assert seen["kvasir_pages{state=leased,tier=disk}"] == 7
+    assert (seen["kvasir_tier_bytes{tier=device}"], seen["kvasir_tier_limit_bytes{tier=device}"]) == (400, 1000)
+    assert seen["kvasir_tier_limit_bytes{tier=host}"] == 0
+    assert (seen["kvasir_session_leases{state=active}"], seen["kvasir_session_leases{state=disk}"]) == (2, 9)
+    assert seen["kvasir_session_expired_total"] == 5
+    assert seen["kvasir_prefixes{state=ready}"] == 1
+    assert (seen["kvasir_restore_verify_failures_total"], seen["kvasir_transfers_timed_out_total"]) == (1, 2)
+
+
+def test_reuse_is_counted_in_tokens_with_where_from_and_why_not(metrics: Metrics) -> None:
+    seen = samples(metrics)
+    assert seen["kvasir_prefix_cache_enabled"] == 1
+    assert seen["kvasir_prefix_cache_queries_total"] == 900
+    hits = {
+        source: seen[f"kvasir_prefix_cache_hits_total{{source={source}}}"]
+        for source in ("device", "host", "disk", "prefix")
+    }
+    assert hits == {"device": 500, "host": 100, "disk": 30, "prefix": 64}
+    assert seen["kvasir_reprefill_tokens_total{reason=cold}"] == 150
+    assert seen["kvasir_reprefill_tokens_total{reason=evicted}"] == 56
+
+
+def test_reuse_that_is_off_is_a_number_too() -> None:
+    """ggml-org/llama.cpp#21831: a flag was accepted, and did nothing."""
+    assert samples(Metrics(lambda: EngineStats(EngineState.READY, reuse=False)))["kvasir_prefix_cache_enabled"] == 0
 
 
 def test_nothing_is_asked_of_the_engine_before_the_first_scrape() -> None:

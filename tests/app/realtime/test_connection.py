@@ -16,8 +16,8 @@ from websockets.exceptions import InvalidStatus
 from app.accounts.authentication import COOKIE
 from app.clock import utc_now
 from app.database import Database
-from tests.support.fake_engine import ENDLESS, Script
 from tests.support.live_server import LiveServer, Person, eventually, live_server
+from tests.support.scripts import ENDLESS, Script
 
 
 @asynccontextmanager

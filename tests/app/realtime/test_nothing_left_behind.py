@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fake_engine import ENDLESS, failing_script, numbered_script
 from tests.support.live_server import LiveServer, Person, eventually, live_server
+from tests.support.scripts import ENDLESS, failing_script, numbered_script
 
 ROUNDS = 60
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.responses import commands
-from tests.support.fake_engine import ENDLESS, FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import LiveServer, Person, eventually_equal, live_server, require_whole_log, text_of
+from tests.support.scripts import ENDLESS
 
 
 async def test_two_sockets_that_send_the_same_message_both_follow_its_one_answer(live: LiveServer, ann: Person) -> None:

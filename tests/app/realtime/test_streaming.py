@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fake_engine import ENDLESS, numbered_script, text_script
 from tests.support.live_server import LiveServer, Person, require_whole_log, text_of
+from tests.support.scripts import ENDLESS, numbered_script, text_script
 
 
 async def test_a_message_is_acknowledged_and_then_answered(live: LiveServer, ann: Person) -> None:

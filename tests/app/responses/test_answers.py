@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from tests.app.responses.chat import Chat, open_chat, said
-from tests.support.fake_engine import ENDLESS, FakeEngine, Script, failing_script, numbered_script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripts import ENDLESS, Script, failing_script, numbered_script
 
 
 def kinds(events: list[dict[str, object]]) -> list[str]:

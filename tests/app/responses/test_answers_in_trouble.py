@@ -16,11 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.database import Database, DatabaseAway
 from app.realtime import journal_segments
 from app.responses import dispatcher, queries
-from engine.types import EngineState
+from engine.errors import QueueFull
+from engine.types import EngineState, GenerationRequest
 from tests.app.responses.chat import Chat, open_chat
 from tests.app.responses.test_answers import kinds
 from tests.support.client import problem
-from tests.support.fake_engine import ENDLESS, FakeEngine, failing_script, text_script
+from tests.support.fake_engine import FakeEngine
+from tests.support.scripts import ENDLESS, failing_script, text_script
 
 # --- engines in trouble ----------------------------------------------------------------------------------------------
 
@@ -113,6 +115,23 @@ async def test_when_too_many_wait_the_next_is_refused_and_nothing_of_it_stored(t
         assert again.status_code == 202
 
 
+async def test_when_the_engine_cannot_count_another_prompt_now_nothing_of_it_is_stored(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_chat(tmp_path, sqlite_url) as chat:
+
+        async def check(request: GenerationRequest) -> int:
+            raise QueueFull(288, 288, retry_after_s=7)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(chat.engine, "check", check)
+            refused = await chat.try_to_say("hello")
+        problem(refused, 503, "queue_full")
+        assert refused.headers["retry-after"] == "7"
+        assert await chat.messages() == []
+        assert (await chat.turn("hello"))["status"] == "completed"
+
+
 async def test_a_full_engine_is_asked_again(tmp_path: Path, sqlite_url: str) -> None:
     engine = FakeEngine(max_running=1, max_waiting=1)
     async with open_chat(tmp_path, sqlite_url, engine=engine, max_running=1, max_waiting=10) as chat:
@@ -136,7 +155,8 @@ async def test_deleting_the_conversation_ends_its_answers_and_stores_nothing(cha
             await asyncio.sleep(0.005)
     for body in (running, waiting):
         problem(await chat.http.get(f"/api/v1/responses/{body['response']['id']}"), 404, "not_found")
-    assert chat.engine.cancelled == [running["response"]["id"]]
+    stats = chat.engine.stats()
+    assert (len(chat.engine.requests), stats.running_requests, stats.waiting_requests) == (1, 0, 0)
     assert set(chat.context.responses.sizes().values()) == {0}
 
 
@@ -182,14 +202,14 @@ async def test_while_the_database_is_away_callers_are_told_to_come_back(chat: Ch
 async def test_an_answer_whose_turn_comes_while_the_database_is_away_waits_for_it(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, failures = dispatcher.read_turns, iter(range(3))
+    read, failures = dispatcher.read_prompt, iter(range(3))
 
     async def broken(*arguments: Any) -> Any:
         for _ in failures:
             raise DatabaseAway("it is restarted")
         return await read(*arguments)
 
-    monkeypatch.setattr(dispatcher, "read_turns", broken)
+    monkeypatch.setattr(dispatcher, "read_prompt", broken)
     monkeypatch.setattr("app.database.RETRY_AWAY_S", 0.01)
     body = await chat.say("hello")
     assert (await chat.ended(body["response"]["id"]))["status"] == "completed"

@@ -12,8 +12,9 @@ import pytest
 from app.clock import utc_now
 from tests.app.responses.chat import Chat
 from tests.support.client import PASSWORD, problem
-from tests.support.fake_engine import ENDLESS, FakeEngine, Script, numbered_script
+from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import LiveServer, Person, eventually, live_server
+from tests.support.scripts import ENDLESS, Script, numbered_script
 
 GROWING = ("response.created", "response.queued", "response.in_progress", "response.output_text.delta")
 

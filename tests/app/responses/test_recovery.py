@@ -17,7 +17,7 @@ import pytest
 
 from app.responses import dispatcher, queries
 from tests.app.responses.chat import Chat, open_chat, said
-from tests.support.fake_engine import ENDLESS
+from tests.support.scripts import ENDLESS
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ import pytest
 
 from app.realtime.event_log import EventLog
 from app.responses.unwatched import Unwatched
-from tests.support.fake_engine import ENDLESS
 from tests.support.live_server import eventually_equal, live_server
+from tests.support.scripts import ENDLESS
 
 
 class Timers:

@@ -73,7 +73,7 @@ def test_a_good_folder_says_what_it_is(good_folder: Path) -> None:
     assert loaded.info.parameters == sum(parameter.numel() for parameter in model.parameters())
     assert (loaded.info.context_tokens, loaded.info.vocabulary_size) == (512, 420)
     assert (loaded.info.weights, loaded.info.kernels) == ("fp32", "reference")
-    assert words == ["reading the tokenizer", "reading the weights"]
+    assert words == ["reading the model's files", "reading the tokenizer", "converting the weights"]
 
 
 def test_logits_are_those_of_transformers(good_folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from engine.kv_cache import KVCache
 from engine.model.gguf_file import GgufFile
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.gguf_source import GgufSource
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loader import LoadedModel, keep_weights, load_model
 from engine.model.quantised_weights import PackedMatrices
+from kernels.cpu.build import BuildFailed
 from kernels.cpu.variant import cpu_flags, variant_for
 from kernels.packed_matrix import weights_of
 from tests.support.cpu_kernels import KERNELS_FOLDER, kernels_of
@@ -92,9 +95,33 @@ def test_without_built_kernels_auto_serves_in_float32_and_builds_them_meanwhile(
 ) -> None:
     begun = []
     monkeypatch.setattr("engine.model.loader.build_in_background", lambda *arguments: begun.append(arguments))
-    loaded = load(folder, kernels_folder=tmp_path)
+    kept = tmp_path / "kept"
+    loaded = load(folder, kernels_folder=tmp_path, kept_weights_folder=kept)
     assert (loaded.info.weights, loaded.info.kernels) == ("fp32", "reference")
     assert begun == [(tmp_path, variant_for(cpu_flags()))]
+    assert not kept.exists(), "the next start has no use for weights in float32"
+
+
+def test_a_model_that_is_fetched_has_its_kernels_built_and_a_build_that_fails_keeps_the_weights_instead(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: list[str] = []
+    kept = tmp_path / "kept"
+    config = EngineConfig(folder, "tiny", kernels_folder=tmp_path / "kernels", kept_weights_folder=kept)
+
+    def fail(*arguments: object, on_progress: Callable[[str], None]) -> None:
+        on_progress("compiling")
+        raise BuildFailed("no")
+
+    monkeypatch.setattr("engine.model.loader.build", fail)
+    keep_weights(config, on_progress=words.append)
+    assert words[0] == "compiling"
+    assert not kept.exists(), "a start may still build them"
+    monkeypatch.setattr("kernels.dispatch.compiler", lambda: None)
+    keep_weights(config)
+    assert len(list(kept.glob("*"))) > 0
+    keep_weights(dataclasses.replace(config, kernels_folder=KERNELS_FOLDER, kept_weights_folder=tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen3"])

@@ -17,9 +17,18 @@ from engine.config import EngineConfig
 from engine.errors import ModelError, ModelNotFetched
 from engine.model import bundled, hub, registry
 from engine.model.gguf_file import GgufFile
+from engine.model.kept_files import kept_files
 from engine.model.loader import load_model
 from engine.model.pull_progress import folder_bytes
-from engine.model.registry import InstalledModel, installed_models, model_title, pull_model, resolve_model
+from engine.model.registry import (
+    InstalledModel,
+    convert_weights,
+    installed_models,
+    kept_weights_folder,
+    model_title,
+    pull_model,
+    resolve_model,
+)
 from tests.support.tiny_llama import tiny_llama, write_folder, write_gguf, write_tokenizer
 
 CONTENT = b"the bundled file"
@@ -143,6 +152,40 @@ def test_a_folder_with_safetensors_is_used_where_it_lies(tmp_path: Path) -> None
     write_folder(folder)
     assert pull_model(str(folder), tmp_path / "models") == resolve_model(str(folder), tmp_path / "models") == folder
     assert not (tmp_path / "models").exists()
+
+
+def test_converted_weights_lie_in_the_models_own_folder_or_beside_the_others(
+    tmp_path: Path, fetching: Fetching
+) -> None:
+    models = tmp_path / "models"
+    own = tmp_path / "mine"
+    write_folder(own)
+    gguf = tmp_path / "my.gguf"
+    write_gguf(gguf, tiny_llama(vocab_size=420))
+    prepared = pull_model(str(gguf), models)
+    words: list[str] = []
+    for folder in (own, prepared):
+        before = folder_bytes(folder)
+        convert_weights(folder, models, "fp32", on_progress=lambda what, _done, _total: words.append(what))
+        kept = kept_weights_folder(folder, models)
+        assert len(kept_files(kept)) == 1
+        assert folder_bytes(folder) == (before if folder == own else before + folder_bytes_of(kept_files(kept)))
+    assert words == ["converting the weights", "keeping the weights for the next start"] * 2
+    convert_weights(own, models, "fp32", on_progress=lambda what, _done, _total: words.append(what))
+    assert len(words) == 4, "what is there was made again"
+    found = {model.name: model for model in installed_models(models)}
+    assert found[str(own)].size_bytes == folder_bytes(own)
+    assert found[str(gguf)].size_bytes == gguf.stat().st_size
+    assert found[str(own)].kept_bytes == folder_bytes(kept_weights_folder(own, models))
+    assert found[str(gguf)].kept_bytes == folder_bytes_of(kept_files(prepared))
+    # The folder elsewhere is gone: what is left here is still shown, so that somebody can remove it.
+    shutil.rmtree(own)
+    names = [model.name for model in installed_models(models)]
+    assert kept_weights_folder(own, models).name in names
+
+
+def folder_bytes_of(paths: list[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)
 
 
 def test_a_hub_model_keeps_what_an_interrupted_download_brought(

@@ -1,0 +1,116 @@
+"""One answer between its request and its `Finished`: what the scheduler, the sampler and the reader know of it, and its times.
+
+Made and changed by `engine.core`, in the engine thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.answer_text import AnswerText
+from engine.fair_shares import account_of
+from engine.prefixes import Prefix
+from engine.sampler import SamplingState
+from engine.sequence import Sequence
+from engine.tokenizer import ChatTokenizer
+from engine.types import CachedFrom, GenerationRequest, Namespace, Priority, RequestId, SamplingParams, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a request comes to the engine: as which, when it was sent and when it was taken, and what the engine has for it."""
+
+    number: int
+    arrived_at: float
+    now: float
+    tokenizer: ChatTokenizer
+    max_sequence_tokens: int
+
+    def most_tokens(self, prompt_tokens: int, max_tokens: int | None) -> int:
+        """Tokens that prompt and answer may have together."""
+        most = self.max_sequence_tokens
+        return most if max_tokens is None else min(most, prompt_tokens + max_tokens)
+
+    def made_for(self, params: SamplingParams, prompt_ids: list[int]) -> tuple[SamplingState, AnswerText]:
+        tokenizer = self.tokenizer
+        text = AnswerText(tokenizer.detokenizer(), tokenizer.decode, params.stop, params.min_tokens)
+        return SamplingState(params, prompt_ids, tokenizer.vocabulary_size), text
+
+
+@dataclass(slots=True)
+class Answer:
+    """A request the engine has taken. Times are seconds of the engine's clock, None before they are reached."""
+
+    sequence: Sequence
+    sampling: SamplingState
+    text: AnswerText
+    arrived_at: float
+    dropped_turns: int = 0
+    first_scheduled_at: float | None = None
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+    announced_position: int | None = None
+    prefix: Prefix | None = None
+    """The persona's prefix that this computes; nobody listens then."""
+
+    @classmethod
+    def to(cls, request: GenerationRequest, prompt_ids: list[int], arrival: Arrival, dropped_turns: int) -> Answer:
+        """The answer to a request whose prompt is known to fit."""
+        sequence = Sequence(
+            request.request_id,
+            arrival.number,
+            tokens=prompt_ids,
+            num_prompt_tokens=len(prompt_ids),
+            max_tokens=arrival.most_tokens(len(prompt_ids), request.sampling.max_tokens),
+            priority=request.priority,
+            account=account_of(request.namespace),
+            queued_at=arrival.now,
+        )
+        sampling, text = arrival.made_for(request.sampling, prompt_ids)
+        return cls(sequence, sampling, text, arrival.arrived_at, dropped_turns)
+
+    @classmethod
+    def building(cls, prefix: Prefix, arrival: Arrival) -> Answer:
+        """One that nobody listens to: it computes a persona's prefix, or has it loaded."""
+        ids = list(prefix.ids)
+        sequence = Sequence(
+            RequestId(f"prefix {prefix.name} {arrival.number}"),
+            arrival.number,
+            tokens=ids,
+            num_prompt_tokens=len(ids),
+            max_tokens=arrival.most_tokens(len(ids), 1),
+            namespace=Namespace.public(),
+            public_tokens=len(ids),
+            session=prefix.owner,
+            priority=Priority.BACKGROUND,
+            account=account_of(Namespace.public()),
+            queued_at=arrival.now,
+        )
+        sampling, text = arrival.made_for(SamplingParams(max_tokens=1, temperature=0.0), ids)
+        return cls(sequence, sampling, text, arrival.arrived_at, prefix=prefix)
+
+    @property
+    def cached_from(self) -> CachedFrom:
+        return self.sequence.cached_from or CachedFrom()
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return _milliseconds(self.arrived_at, self.first_token_at)
+
+    def usage(self) -> Usage:
+        """What it cost so far."""
+        return Usage(
+            input_tokens=self.sequence.num_prompt_tokens,
+            cached_tokens=self.cached_from.total,
+            cached_from=self.cached_from,
+            output_tokens=self.sequence.num_output_tokens,
+            queue_ms=_milliseconds(self.arrived_at, self.first_scheduled_at),
+            prefill_ms=_milliseconds(self.first_scheduled_at, self.first_token_at),
+            ttft_ms=self.ttft_ms,
+            decode_ms=_milliseconds(self.first_token_at, self.last_token_at),
+            dropped_turns=self.dropped_turns,
+        )
+
+
+def _milliseconds(begin: float | None, end: float | None) -> float | None:
+    return None if begin is None or end is None else (end - begin) * 1000

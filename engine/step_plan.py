@@ -1,0 +1,58 @@
+"""What one step does, as a value: made by `engine.scheduler`, carried out by `engine.runner`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import EngineError
+from engine.sequence import Sequence
+from engine.step_size import StepLoad
+
+
+class EngineStalled(EngineError):
+    """Sequences are there and none can run: a bug, whatever the load (vllm-project/vllm#45388)."""
+
+    def __init__(self, waiting: int, running: int, free_pages: int, num_pages: int) -> None:
+        super().__init__(
+            f"{waiting} sequences wait and {running} hold memory, but none can run; {free_pages} of {num_pages} pages are free"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """Tokens `start` to `end` of a sequence are computed in this step."""
+
+    sequence: Sequence
+    start: int
+    end: int
+
+    @property
+    def num_tokens(self) -> int:
+        return self.end - self.start
+
+    @property
+    def samples(self) -> bool:
+        """Whether the step reaches the sequence's last token, so that the next one can be sampled."""
+        return self.end == len(self.sequence.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What one step does. Every sequence is in exactly one of the three; those in `wait` keep the pages they have."""
+
+    run: tuple[Scheduled, ...]
+    preempt: tuple[Sequence, ...]
+    wait: tuple[Sequence, ...]
+    prompt_budget: int | None = None
+    """Most tokens of prompts that may be computed in it; None where no prompt was there."""
+
+    @property
+    def load(self) -> StepLoad:
+        """What the step computes, in the numbers its time depends on."""
+        load = StepLoad()
+        for item in self.run:
+            if item.num_tokens == 1 and item.samples:
+                load = load.with_answer(item.end)
+            else:
+                load = load.with_prompt(item.num_tokens, item.start)
+        return load

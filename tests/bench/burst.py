@@ -1,0 +1,189 @@
+"""A burst of requests with a few very long ones among them, through the whole local engine: does any stream pause?
+
+    python -m tests.bench.burst MODEL_FOLDER [--requests 200] [--long 10] [--long-tokens 6000] [--tokens 32] [--max-waiting 256]
+                                [--target-ms 0] [--kv-mib 1024] [--weights auto]
+
+A few answers stream alone first; then everything comes at once, from twenty users. For each answer the longest time between
+two of its tokens is compared with its usual one, the median of its own. Printed are the worst of these ratios, the times to the
+first token of short and of long requests, and how many were refused. It takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.config import EngineConfig
+from engine.errors import QueueFull
+from engine.local import LocalEngine
+from engine.types import (
+    EngineEvent,
+    Finished,
+    FinishReason,
+    GenerationRequest,
+    Namespace,
+    RequestId,
+    Role,
+    SamplingParams,
+    TextDelta,
+    Turn,
+)
+
+WORDS = ["river", "stone", "lamp", "winter", "paper", "cloud", "garden", "bridge", "copper", "violin"]
+USERS = 20
+STREAMS_BEFORE = 4
+TOKENS_BEFORE = 64
+
+
+@dataclass
+class Answer:
+    """When the tokens of one answer came."""
+
+    is_long: bool
+    submitted_at: float
+    token_at: list[float] = field(default_factory=list)
+    tokens: int = 0
+    finished: Finished | None = None
+
+    @property
+    def ttft_s(self) -> float:
+        return self.token_at[0] - self.submitted_at
+
+    @property
+    def gaps(self) -> list[float]:
+        return [later - earlier for earlier, later in zip(self.token_at, self.token_at[1:], strict=False)]
+
+
+class Burst:
+    """One engine, and all the answers it gives."""
+
+    def __init__(self, config: EngineConfig, seed: int = 0) -> None:
+        self.engine = LocalEngine(config)
+        self.answers: dict[RequestId, Answer] = {}
+        self.refused: list[QueueFull] = []
+        self._random = random.Random(seed)
+        self._all_stream = asyncio.Event()
+        self._all_done = asyncio.Event()
+
+    def __call__(self, events: Sequence[EngineEvent]) -> None:
+        now = time.perf_counter()
+        for event in events:
+            answer = self.answers[event.request_id]
+            if isinstance(event, TextDelta) and event.output_tokens > answer.tokens:
+                answer.tokens = event.output_tokens
+                answer.token_at.append(now)
+            elif isinstance(event, Finished):
+                answer.finished = event
+        if all(len(answer.token_at) >= TOKENS_BEFORE for answer in self.answers.values()):
+            self._all_stream.set()
+        if all(answer.finished is not None for answer in self.answers.values()):
+            self._all_done.set()
+
+    async def submit(self, words: int, tokens: int, *, is_long: bool = False) -> None:
+        name = RequestId(f"burst-{len(self.answers) + len(self.refused)}")
+        text = " ".join(self._random.choices(WORDS, k=words))
+        request = GenerationRequest(
+            name,
+            (Turn(Role.USER, f"Tell a story with these words: {text}"),),
+            SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True),
+            namespace=Namespace.user(f"user {self._random.randrange(USERS)}"),
+        )
+        self.answers[name] = Answer(is_long, time.perf_counter())
+        self._all_done.clear()
+        try:
+            await self.engine.submit(request)
+        except QueueFull as refusal:
+            del self.answers[name]
+            self.refused.append(refusal)
+
+    async def run(self, requests: int, long: int, long_tokens: int, tokens: int) -> list[float]:
+        """The usual times between tokens of the answers that streamed before the burst."""
+        await self.engine.start(self)
+        await self.engine.wait_ready()
+        for _ in range(STREAMS_BEFORE):
+            await self.submit(20, 600)
+        await self._all_stream.wait()
+        before = [statistics.median(answer.gaps) for answer in self.answers.values()]
+        kinds = [True] * long + [False] * (requests - long)
+        self._random.shuffle(kinds)
+        # Each of these words is one token.
+        await asyncio.gather(
+            *(self.submit(long_tokens if kind else 20, tokens, is_long=kind) for kind in kinds),
+        )
+        await self._all_done.wait()
+        return before
+
+    async def stop(self) -> None:
+        await self.engine.stop()
+
+
+def report(burst: Burst, before: list[float]) -> list[str]:
+    """What is printed."""
+    answers = list(burst.answers.values())
+    worst = [(max(answer.gaps) / statistics.median(answer.gaps), answer) for answer in answers if len(answer.gaps) > 2]
+    worst.sort(key=lambda item: item[0])
+    failed = [answer for answer in answers if answer.finished is None or answer.finished.reason is FinishReason.FAILED]
+    lines = [
+        f"{len(answers)} answers, {len(burst.refused)} refused, {len(failed)} failed",
+        f"usual time between tokens before the burst: {statistics.median(before) * 1000:.0f} ms",
+    ]
+    for name, group in (("short", False), ("long", True)):
+        ttfts = sorted(answer.ttft_s for answer in answers if answer.is_long is group and answer.token_at)
+        lines.append(f"first token of {name} requests: median {statistics.median(ttfts):.1f} s, last {ttfts[-1]:.1f} s")
+    usual = statistics.median(statistics.median(answer.gaps) for _, answer in worst)
+    longest = max(max(answer.gaps) for _, answer in worst)
+    lines += [
+        f"time between tokens in the burst: usual {usual * 1000:.0f} ms, longest {longest * 1000:.0f} ms",
+        f"longest pause as a multiple of the same answer's usual: worst {worst[-1][0]:.1f}, "
+        f"median {statistics.median(ratio for ratio, _ in worst):.1f}",
+        f"answers with a pause above 5 times their usual: {sum(ratio > 5 for ratio, _ in worst)} of {len(worst)}",
+    ]
+    if burst.refused:
+        lines.append(f"a refusal says: {burst.refused[0]}")
+    stats = burst.engine.stats()
+    lines.append(f"{stats.steps_total} steps, {stats.preemptions_total} preemptions")
+    return lines
+
+
+async def measure(config: EngineConfig, requests: int, long: int, long_tokens: int, tokens: int) -> list[str]:
+    burst = Burst(config)
+    try:
+        before = await burst.run(requests, long, long_tokens, tokens)
+        return report(burst, before)
+    finally:
+        await burst.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--long", type=int, default=10)
+    parser.add_argument("--long-tokens", type=int, default=6000)
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--max-waiting", type=int, default=256)
+    parser.add_argument("--target-ms", type=int, default=0)
+    parser.add_argument("--kv-mib", type=int, default=1024)
+    parser.add_argument("--weights", default="auto")
+    arguments = parser.parse_args()
+    config = EngineConfig(
+        arguments.model,
+        "bench",
+        weights=arguments.weights,
+        kv_memory_bytes=arguments.kv_mib << 20,
+        max_waiting=arguments.max_waiting,
+        inter_token_target_ms=arguments.target_ms,
+    )
+    lines = asyncio.run(measure(config, arguments.requests, arguments.long, arguments.long_tokens, arguments.tokens))
+    for line in lines:
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
