@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from app.cli.garbage import expect_imports
+from app.cli.garbage import begin_start
 
 COMMANDS = {
     "serve": "Start the server. The first start makes the data folder and fetches the model.",
@@ -32,7 +32,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        expect_imports()
+        begin_start()
         command = getattr(import_module(f"app.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command

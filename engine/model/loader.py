@@ -164,7 +164,7 @@ def _kept_weights(config: EngineConfig, files: _Files) -> KeptWeights | None:
     # Kernels that are being built are used from the next start on, and half a gigabyte would have been kept for nobody.
     if config.kept_weights_folder is None or kernels.cpu is not None or kernels.buildable is not None:
         return None
-    return KeptWeights(config.kept_weights_folder, config.model_path, files.fingerprint)
+    return KeptWeights(config.kept_weights_folder, config.model_path, files.fingerprint, kernels.name)
 
 
 def _require_fit(folder: Path, tokenizer: ChatTokenizer, shape: ModelShape) -> None:

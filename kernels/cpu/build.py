@@ -1,8 +1,8 @@
 """Compiles the C++ kernels, once for each CPU, torch and version of the sources.
 
-Called when a model is fetched, and by a start that finds none, in the background. The compiler is called directly: torch's own way of building extensions needs two more packages, and waits for ever where an earlier build was
-killed. Two builds at once do not disturb each other: each works in a folder of its own, and the finished library is renamed
-into place.
+Called when a model is fetched, and by a start that finds none, in the background. The compiler is called directly: torch's own
+way of building extensions needs two more packages, and waits for ever where an earlier build was killed. Two builds at once do
+not disturb each other: each works in a folder of its own, and the finished library is renamed into place.
 """
 
 from __future__ import annotations

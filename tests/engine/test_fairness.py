@@ -207,6 +207,31 @@ def test_background_work_that_has_been_here_for_long_is_not_disturbed_any_more()
     assert job.num_preemptions == 0
 
 
+@given(st.integers(0, 2**32), st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_nothing_about_the_order_or_the_steps_depends_on_what_another_account_has_cached(
+    seed: int, is_full: bool
+) -> None:
+    """Longest prefix first would tell one user what another has asked before."""
+
+    def seen_by_prober(victims_token: int) -> list[object]:
+        rng = random.Random(seed)
+        simulation = Simulation(num_pages=60 if is_full else 600, max_running=3, machine=Machine())
+        for _ in range(4):
+            simulation.add(rng.randint(100, 300), 10, user="victim", token=victims_token, reuse=True)
+        simulation.drain()
+        plans: list[object] = []
+        for _ in range(10):
+            simulation.add(rng.randint(100, 300), 10, user="prober", token=7, reuse=True)
+            simulation.add(rng.randint(100, 300), 10, user="victim", token=rng.choice([8, 9]), reuse=True)
+        while simulation.scheduler.has_work:
+            plan = simulation.step()
+            plans.append((simulation.now, [(item.sequence.arrival, item.start, item.end) for item in plan.run]))
+        return plans
+
+    assert seen_by_prober(victims_token=7) == seen_by_prober(victims_token=5)
+
+
 def test_with_a_target_fewer_answers_run_at_once_and_each_is_quicker() -> None:
     def usual_gap_s(target_s: float | None) -> tuple[float, int]:
         machine = Machine(per_answer=0.008)

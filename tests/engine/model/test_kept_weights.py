@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import logging
@@ -24,6 +25,7 @@ from engine.model.decoder import Decoder
 from engine.model.kept_files import LOCK_FILE, PARTIAL_FILE, SUFFIX
 from engine.model.kept_weights import tensors_of
 from engine.model.loader import LoadedModel, keep_weights, load_model
+from kernels.dispatch import choose_kernels
 from tests.support.decoding import greedy
 from tests.support.tiny_families import FAMILIES, tiny_family
 from tests.support.tiny_llama import tiny_llama, write_folder, write_gguf, write_tokenizer
@@ -225,7 +227,7 @@ def test_a_foreign_file_under_the_right_name_is_not_served(folder: Path, tmp_pat
     assert_bit_equal(tensors(load_model(config(folder, kept))), tensors(load_model(EngineConfig(folder, "tiny"))))
 
 
-def test_changed_weights_precision_or_code_make_another_file_and_the_old_one_goes(
+def test_changed_weights_precision_code_or_kernels_make_another_file_and_the_old_one_goes(
     folder: Path, tmp_path: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
@@ -242,8 +244,11 @@ def test_changed_weights_precision_or_code_make_another_file_and_the_old_one_goe
     monkeypatch.setattr(kept_weights, "_conversion", lambda: "the fault in it is mended")
     load()
     load()
-    assert len(set(names)) == 4
-    assert len(conversions) == 4
+    faster = dataclasses.replace(choose_kernels(), name="faster")
+    monkeypatch.setattr(loader, "choose_kernels", lambda: faster)
+    load()
+    assert len(set(names)) == 5
+    assert len(conversions) == 5
     assert sorted(path.name for path in kept.iterdir()) == sorted([LOCK_FILE, names[-1]])
 
 
