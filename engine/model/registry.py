@@ -110,7 +110,7 @@ def convert_weights(
     kernels_folder: Path | None = None,
     on_progress: PullProgress,
 ) -> None:
-    """Build the kernels, or convert the weights to a precision and keep them, where that is still to be done. Raises ModelError."""
+    """Build the kernels, or convert the weights and keep them, where that is still to be done. Raises ModelError."""
     # It needs torch, which nothing else here does.
     from engine.config import EngineConfig
     from engine.model.loader import keep_weights
