@@ -6,6 +6,8 @@ had is a ModelError with the reason; only `auto` gives way.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,6 +15,8 @@ import torch
 
 from engine.errors import ModelError
 from engine.model.architecture import ModelShape
+from kernels.cpu.library import CpuKernels
+from kernels.cpu.probe import speedup_over_float32
 from kernels.dispatch import KernelChoice
 
 WEIGHTS_NAMES: Final = ("auto", "fp32", "bf16", "int8", "int4")
@@ -42,7 +46,17 @@ class Precision:
     bits: int | None = None
 
 
-def choose_precision(wanted: str, shape: ModelShape, kernels: KernelChoice) -> Precision:
+def measured_speedup(kernels: CpuKernels) -> float:
+    return speedup_over_float32(kernels, time.perf_counter)
+
+
+def choose_precision(
+    wanted: str,
+    shape: ModelShape,
+    kernels: KernelChoice,
+    speedup: Callable[[CpuKernels], float] = measured_speedup,
+) -> Precision:
+    """`speedup` says how many times as fast as float32 the kernels are; only `auto` asks, and never takes slower ones."""
     if wanted not in WEIGHTS_NAMES:
         raise ModelError(f"weights can be {', '.join(WEIGHTS_NAMES)}, and not {wanted!r}")
     if wanted in FLOAT_TYPES:
@@ -51,6 +65,11 @@ def choose_precision(wanted: str, shape: ModelShape, kernels: KernelChoice) -> P
         plain = replace(kernels, name="reference", reason=reason, cpu=None) if kernels.cpu else kernels
         return Precision(plain, dtype, dtype, wanted)
     obstacle = _obstacle(shape) if kernels.cpu else kernels.reason
+    if wanted == "auto" and obstacle is None and kernels.cpu is not None:
+        times = speedup(kernels.cpu)
+        kernels = replace(kernels, reason=f"{kernels.reason}, {times:.1f} times as fast as float32 on a row of 8 bits")
+        if times < 1:
+            obstacle = f"the compiled kernels are slower here ({times:.2f} times as fast as float32)"
     if obstacle is None:
         bits = BITS.get(wanted)
         content = f"{wanted} {kernels.name}, pages {PAGE_LAYOUT}"

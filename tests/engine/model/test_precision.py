@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,18 @@ from gguf import GGMLQuantizationType as Kind
 from engine.config import EngineConfig
 from engine.errors import ModelError
 from engine.kv_cache import KVCache
+from engine.model.config_shape import shape_of_config
 from engine.model.gguf_file import GgufFile
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.gguf_source import GgufSource
+from engine.model.json_file import read_json_object
 from engine.model.loader import LoadedModel, keep_weights, load_model
+from engine.model.precision import choose_precision, measured_speedup
 from engine.model.quantised_weights import PackedMatrices
 from kernels.cpu.build import BuildFailed
+from kernels.cpu.probe import speedup_over_float32
 from kernels.cpu.variant import cpu_flags, variant_for
+from kernels.dispatch import choose_kernels
 from kernels.packed_matrix import weights_of
 from tests.support.cpu_kernels import KERNELS_FOLDER, kernels_of
 from tests.support.decoding import Stream, step
@@ -88,6 +94,29 @@ def test_what_cannot_be_had_is_refused_with_the_reason(folder: Path, tmp_path: P
     assert (load(narrow).info.weights, load(narrow).info.kernels) == ("fp32", "reference")
     with pytest.raises(ModelError, match="its heads of 12 numbers are not a multiple of 16"):
         load(narrow, weights="int4")
+
+
+def test_auto_never_takes_kernels_that_are_slower_and_a_fixed_setting_does(folder: Path) -> None:
+    """pytorch/pytorch#180447."""
+    kernels, shape = (
+        choose_kernels("auto", KERNELS_FOLDER),
+        shape_of_config(read_json_object(folder / "config.json"), ""),
+    )
+    slower = choose_precision("auto", shape, kernels, lambda _kernels: 0.5)
+    assert (slower.content_name, slower.kernels.name, slower.kernels.cpu) == ("fp32", "reference", None)
+    assert "slower here (0.50 times as fast as float32)" in slower.kernels.reason
+    faster = choose_precision("auto", shape, kernels, lambda _kernels: 4.0)
+    assert faster.kernels.cpu is not None
+    assert "4.0 times as fast as float32" in faster.kernels.reason
+    assert choose_precision("int8", shape, kernels, lambda _kernels: 0.5).kernels.cpu is not None
+
+
+def test_the_kernels_are_measured_against_float32(folder: Path) -> None:
+    kernels = choose_kernels("auto", KERNELS_FOLDER).cpu
+    assert kernels is not None
+    assert measured_speedup(kernels) > 0
+    ticks = itertools.count()
+    assert speedup_over_float32(kernels, lambda: float(next(ticks))) == 1.0
 
 
 def test_without_built_kernels_auto_serves_in_float32_and_builds_them_meanwhile(
