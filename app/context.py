@@ -33,6 +33,7 @@ from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
 from app.sessions.forgetting import Forgetting
+from app.sessions.service import SessionService
 from app.settings import Settings
 from app.sole_server import claimed_database
 from engine.client import EngineClient
@@ -54,6 +55,7 @@ class AppContext:
     authenticator: Authenticator
     conversations: ConversationService
     forgetting: Forgetting
+    sessions: SessionService
     personas: PersonaService
     responses: Responses
     turns: TurnService
@@ -83,7 +85,8 @@ async def open_context(
         if passwords is None:
             passwords = Passwords()
             stack.push_async_callback(asyncio.to_thread, passwords.close)
-        await passwords.prepare()
+        # Beside the rest of the start, which would wait a tenth of a second for it; a sign-in that comes sooner does without.
+        stack.push_async_callback(_cancelled, asyncio.create_task(passwords.prepare()))
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database)
@@ -97,7 +100,8 @@ async def open_context(
         forgetting = Forgetting(engine, conversations, accounts, responses.answers_ended)
         conversations.after_deletion(forgetting.conversation_deleted)
         stack.push_async_callback(forgetting.close)
-        prefixes = PersonaPrefixes(database, engine, EngineView(engine, monotonic))
+        view = EngineView(engine, monotonic)
+        prefixes = PersonaPrefixes(database, engine, view)
         personas = PersonaService(database, idempotency, settings, prefixes, now=now)
         stack.push_async_callback(prefixes.close)
         # The last two wait for the engine, and must keep nothing else waiting.
@@ -117,6 +121,7 @@ async def open_context(
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
             forgetting=forgetting,
+            sessions=SessionService(engine, view),
             personas=personas,
             responses=responses,
             turns=responses.turns,

@@ -36,14 +36,19 @@ class EvictionOrder:
             heapq.heapify(self._entries)
 
     def take(self, on_device: Collection[CachedPage]) -> Iterator[CachedPage]:
-        """Evictable pages, the first to leave first. Those that are taken are not in the order any more."""
+        """Evictable pages, the first to leave first, each once. Those that are taken are not in the order any more."""
+        # A page that was used once and has lost an owner since has two entries, and both are right.
+        taken = set[CachedPage]()
         while self._entries:
             retention, last_used, _, _, page = heapq.heappop(self._entries)
             if page.device is None or page.last_used != last_used or not self._pool.is_evictable(page.device):
                 continue
+            if page in taken:
+                continue
             if retention != page_retention(page):
                 self.add(page, on_device)
                 continue
+            taken.add(page)
             yield page
 
     def check_integrity(self, on_device: Collection[CachedPage]) -> None:

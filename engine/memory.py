@@ -155,7 +155,7 @@ class Memory:
             self.num_expired += demotion.to is None
             self._demote(demotion, Departure.EXPIRED, _nobody)
         self._park_some()
-        self.prefixes.lost()
+        self.let_go(self.prefixes.lost())
 
     def next_due(self) -> float | None:
         """When `tend` has something to do by itself."""

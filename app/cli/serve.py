@@ -31,7 +31,13 @@ from app.settings import Settings
 from engine.config import EngineConfig
 from engine.errors import EngineNotReady, ModelError, ModelNotFetched
 from engine.local import LocalEngine
-from engine.model.registry import kept_weights_folder, model_title, pull_model, resolve_model
+from engine.model.registry import (
+    begin_reading_weights,
+    kept_weights_folder,
+    model_title,
+    pull_model,
+    resolve_model,
+)
 from engine.types import EngineState
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -143,6 +149,7 @@ def make_engine(
     settings: Settings, path: Path, *, on_stage: Callable[[str], None] = lambda _stage: None
 ) -> LocalEngine:
     """The engine of this process, not started yet, for the model in that folder."""
+    begin_reading_weights(path, models_folder(settings))
     return LocalEngine(engine_config(settings, path), on_stage=on_stage)
 
 

@@ -45,7 +45,11 @@ async def things_of(client: httpx.AsyncClient) -> dict[str, str]:
     conversation = (await client.post("/api/v1/conversations", json={"title": "private"})).json()
     said = await client.post(f"/api/v1/conversations/{conversation['id']}/messages", json={"content": "secret"})
     assert said.status_code == 202, said.text
-    return {"conversation_id": conversation["id"], "response_id": said.json()["response"]["id"]}
+    return {
+        "conversation_id": conversation["id"],
+        "response_id": said.json()["response"]["id"],
+        "session_id": conversation["id"],
+    }
 
 
 async def test_somebody_elses_ids_are_answered_like_ids_that_do_not_exist(running: RunningApp) -> None:
