@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.kv_cache import KVCache
+from engine.pages import PageId
 from kernels.cpu.variant import Variant
 from tests.laws.test_exact import scattered_pages
 from tests.support.cpu_kernels import RUNNABLE, QuantisedModel, each_variant, quantised_model
@@ -107,3 +108,23 @@ def test_numbers_that_are_not_finite_reach_the_logits() -> None:
         step(model.decoder, cache, [(stream, 19)])
         cache.values[0][0].fill_(float("nan"))
         assert step(model.decoder, cache, [(stream, 1)]).isnan().all()
+
+
+@each_variant
+def test_pages_that_were_copied_or_kept_elsewhere_are_as_good_as_computed_ones(variant: Variant) -> None:
+    """A page is one opaque record, whatever its layout inside: half a page is used again as well as a whole one."""
+    model = quantised_model(family("Qwen3"), variant, 8)
+    cache = KVCache.for_spec(model.kv_spec, 16)
+    cache.storage.fill_(float("nan"))
+    first = Stream(list(TEXT[:60]), [2, 9, 4, 7])
+    expected = step(model.decoder, cache, [(first, 60)])
+    # Another one with the same first 40 tokens: two whole pages, and eight tokens of a third.
+    records = torch.empty(3, *cache.storage.shape[:1], *cache.storage.shape[2:], dtype=cache.spec.dtype)
+    cache.copy_out([PageId(2), PageId(9)], records, [0, 1])
+    cache.copy_in(records, [0, 1], [PageId(12), PageId(0)])
+    cache.copy_page(PageId(4), PageId(5))
+    again = Stream(list(TEXT[:60]), [12, 0, 5, 6], 40)
+    assert torch.equal(step(model.decoder, cache, [(again, 20)]), expected)
+    other = Stream([*TEXT[:40], *TEXT[80:100]], [12, 0, 5, 6], 40)
+    alone = rows_of(model, other.ids, range(4), [60])
+    assert torch.equal(step(model.decoder, cache, [(other, 20)]), alone)
