@@ -10,6 +10,7 @@ mapped memory has no huge pages. Two kinds of folders are known:
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -32,7 +33,7 @@ from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.model.kept_files import PARAMETERS
 from engine.model.kept_weights import KeptWeights, weights_of
-from engine.model.precision import Precision, choose_precision
+from engine.model.precision import BITS, FLOAT_TYPES, Precision, choose_precision
 from engine.model.quantised_decoder import QuantisedDecoder
 from engine.model.quantised_weights import PackedMatrices
 from engine.model.safetensors_source import SafetensorsSource
@@ -60,11 +61,8 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
     """Load the folder `config.model_path`. `on_progress` gets a few words before each part of the work. Raises ModelError."""
     report = on_progress or (lambda _words: None)
     report("reading the model's files")
-    kernels = _kernels_of(config)
-    with _open_folder(config, kernels) as files:
+    with _open_folder(config, _kernels_of(config, report, can_wait=False)) as files:
         shape = files.shape
-        if kernels.buildable is not None and config.kernels_folder is not None:
-            build_in_background(config.kernels_folder, kernels.buildable)
         kept = _kept_weights(config, files)
         with kept.opened() if kept is not None else nullcontext() as opened:
             report("reading the tokenizer")
@@ -101,15 +99,7 @@ def keep_weights(config: EngineConfig, *, on_progress: Callable[[str], None] | N
     """Do now what would hold up the first start: build the kernels, or convert the weights and keep them where there are none.
     Raises ModelError."""
     report = on_progress or (lambda _words: None)
-    kernels = _kernels_of(config)
-    if kernels.buildable is not None and config.kernels_folder is not None:
-        try:
-            build(config.kernels_folder, kernels.buildable, on_progress=report)
-        except (BuildFailed, OSError) as problem:
-            logger.warning("the CPU kernels could not be built: %s", problem)
-        else:
-            kernels = _kernels_of(config)
-    with _open_folder(config, kernels) as files:
+    with _open_folder(config, _kernels_of(config, report, can_wait=True)) as files:
         kept = _kept_weights(config, files)
         if kept is not None:
             with kept.opened() as opened:
@@ -129,9 +119,24 @@ class _Files:
     fingerprint: str
 
 
-def _kernels_of(config: EngineConfig) -> KernelChoice:
+def _kernels_of(config: EngineConfig, report: Callable[[str], None], *, can_wait: bool) -> KernelChoice:
+    """The kernels to use. Those that are still to be built are waited for where the settings leave nothing else or the caller
+    `can_wait`; otherwise they are built in the background, for the next start."""
     if config.kernels not in KERNEL_NAMES:
         raise ModelError(f"kernels can be {', '.join(KERNEL_NAMES)}, and not {config.kernels!r}")
+    kernels = choose_kernels(config.kernels, config.kernels_folder)
+    if kernels.buildable is None or config.kernels_folder is None:
+        return kernels
+    if config.weights in FLOAT_TYPES:
+        return dataclasses.replace(kernels, buildable=None)
+    if not (can_wait or config.kernels == "cpu" or config.weights in BITS):
+        build_in_background(config.kernels_folder, kernels.buildable)
+        return kernels
+    try:
+        build(config.kernels_folder, kernels.buildable, on_progress=report)
+    except (BuildFailed, OSError) as problem:
+        logger.warning("the CPU kernels could not be built: %s", problem)
+        return kernels
     return choose_kernels(config.kernels, config.kernels_folder)
 
 

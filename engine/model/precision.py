@@ -47,7 +47,7 @@ class Precision:
 
 
 def measured_speedup(kernels: CpuKernels) -> float:
-    return speedup_over_float32(kernels, time.perf_counter)
+    return speedup_over_float32(kernels, time.thread_time)
 
 
 def choose_precision(

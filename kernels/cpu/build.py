@@ -46,13 +46,9 @@ class BuildFailed(Exception):
     """The kernels cannot be built here; the text is one sentence for people."""
 
 
-def namespace_of(variant: Variant) -> str:
-    """Under which torch knows the operations."""
-    return f"kvasir_{variant.name}"
-
-
 def library_path(folder: Path, variant: Variant) -> Path:
-    """Where the library of the sources as they are now is or will be. The name changes with everything that it depends on."""
+    """Where the library of the sources as they are now is or will be. The name changes with everything that it depends on, and
+    without its ending it is that under which torch knows the operations."""
     digest = hashlib.sha256()
     for part in (
         importlib.metadata.version("torch"),
@@ -63,7 +59,7 @@ def library_path(folder: Path, variant: Variant) -> Path:
         digest.update(part.encode() + b"\0")
     for path in sorted((*SOURCES_FOLDER.glob("*.cpp"), *SOURCES_FOLDER.glob("*.h"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return folder / f"{namespace_of(variant)}-{digest.hexdigest()[:16]}.so"
+    return folder / f"kvasir_{variant.name}_{digest.hexdigest()[:16]}.so"
 
 
 def compiler(environment: Mapping[str, str] = os.environ) -> str | None:
@@ -98,7 +94,7 @@ def build(
     sources = sorted(SOURCES_FOLDER.glob("*.cpp"))
     with TemporaryDirectory(prefix="building-", dir=folder) as name:
         here = Path(name)
-        options = [*OPTIONS, *variant.options, f"-DKVASIR_NAMESPACE={namespace_of(variant)}"]
+        options = [*OPTIONS, *variant.options, f"-DKVASIR_NAMESPACE={path.stem}"]
         for number, source in enumerate(sources, 1):
             report(f"compiling the CPU kernels, {number} of {len(sources)}")
             own = [*options, *_torch_includes(), "-O1"] if source.name == BINDING else options

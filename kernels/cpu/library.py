@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from kernels import reference_quantised as reference
-from kernels.cpu.build import namespace_of
 from kernels.cpu.variant import Variant
 from kernels.packed_matrix import byte_blocks, empty_matrix, fill, small_blocks
 
@@ -23,13 +22,14 @@ class CpuKernels:
 
     def __init__(self, path: Path, variant: Variant) -> None:
         self.variant = variant
-        namespace = namespace_of(variant)
-        try:
-            torch.ops.load_library(path)  # type: ignore[no-untyped-call]
-        except OSError as problem:
-            raise KernelsUnusable(f"{path} cannot be loaded: {problem}") from None
-        self.operations: Any = getattr(torch.ops, namespace)
-        self._classes: Any = getattr(torch.classes, namespace)
+        self.operations: Any = getattr(torch.ops, path.stem)
+        # A library that registers its names a second time ends the process, also when it comes from another folder.
+        if not hasattr(self.operations, "linear"):
+            try:
+                torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+            except OSError as problem:
+                raise KernelsUnusable(f"{path} cannot be loaded: {problem}") from None
+        self._classes: Any = getattr(torch.classes, path.stem)
         self._check()
 
     def decoder(self, numbers: Mapping[str, float], tensors: Mapping[str, torch.Tensor]) -> Any:

@@ -24,9 +24,9 @@ from engine.model.json_file import read_json_object
 from engine.model.loader import LoadedModel, keep_weights, load_model
 from engine.model.precision import choose_precision, measured_speedup
 from engine.model.quantised_weights import PackedMatrices
-from kernels.cpu.build import BuildFailed
+from kernels.cpu.build import BuildFailed, library_path
 from kernels.cpu.probe import speedup_over_float32
-from kernels.cpu.variant import cpu_flags, variant_for
+from kernels.cpu.variant import Variant, cpu_flags, variant_for
 from kernels.dispatch import choose_kernels
 from kernels.packed_matrix import weights_of
 from tests.support.cpu_kernels import KERNELS_FOLDER, kernels_of
@@ -129,6 +129,25 @@ def test_without_built_kernels_auto_serves_in_float32_and_builds_them_meanwhile(
     assert (loaded.info.weights, loaded.info.kernels) == ("fp32", "reference")
     assert begun == [(tmp_path, variant_for(cpu_flags()))]
     assert not kept.exists(), "the next start has no use for weights in float32"
+    load(folder, weights="fp32", kernels_folder=tmp_path, kept_weights_folder=kept)
+    assert len(begun) == 1, "float32 has no use for the kernels"
+    assert kept.exists()
+
+
+def test_kernels_that_are_asked_for_are_waited_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_like_before(target: Path, variant: Variant, *, on_progress: Callable[[str], None]) -> None:
+        on_progress("compiling")
+        target.mkdir()
+        shutil.copy(library_path(KERNELS_FOLDER, variant), library_path(target, variant))
+
+    monkeypatch.setattr("engine.model.loader.build", build_like_before)
+    for index, changes in enumerate(({"weights": "int8"}, {"kernels": "cpu"})):
+        words: list[str] = []
+        config = EngineConfig(folder, "tiny", kernels_folder=tmp_path / str(index), **changes)
+        assert load_model(config, on_progress=words.append).info.weights == "int8"
+        assert "compiling" in words
 
 
 def test_a_model_that_is_fetched_has_its_kernels_built_and_a_build_that_fails_keeps_the_weights_instead(
