@@ -117,6 +117,9 @@ class Memory:
                 cached = sequence.cached_from or CachedFrom()
                 self.sessions.commit(session, committed, cached.total, ttft_ms)
             self.sessions.end(session)
+        if sequence.public_tokens and not self.prefixes.is_public(sequence.tokens[: sequence.public_tokens]):
+            # Its persona was dropped or replaced while it ran, and what it had published of that is nobody's.
+            self._cache.remove_unowned(Namespace.public())
 
     def leave(self, sequence: Sequence, keep_tokens: int | None) -> None:
         """Take a sequence out of the engine, wherever it is in it."""
@@ -232,6 +235,7 @@ class Memory:
     def set_prefix(self, name: str, ids: Items[int]) -> None:
         """Register a prefix; what is on disk of exactly these ids is taken from there."""
         self.let_go(self.prefixes.register(name, ids))
+        self._cache.remove_unowned(Namespace.public())
         found, prefix = self._found_prefixes.pop(name, None), self.prefixes.get(name)
         if found is None or prefix is None:
             return
@@ -256,6 +260,7 @@ class Memory:
     def drop_prefix(self, name: str, on_gone: Callable[[bool], None]) -> None:
         """Forget a prefix in every tier."""
         self.let_go(self.prefixes.drop(name), files_too=False)
+        self._cache.remove_unowned(Namespace.public())
         self._found_prefixes.pop(name, None)
         self.tiers.delete_session(SessionKey(Namespace.public(), name), on_gone)
 

@@ -53,11 +53,7 @@ class PrefixCache:
     Without `move_with` there is no tier but the device.
     """
 
-    def __init__(
-        self,
-        pool: PagePool,
-        keys: PageKeys,
-    ) -> None:
+    def __init__(self, pool: PagePool, keys: PageKeys) -> None:
         self.pool = pool
         self.keys = keys
         self._park: Move = _nothing
@@ -277,6 +273,10 @@ class PrefixCache:
     def prune(self, pages: Iterable[CachedPage]) -> None:
         """Take those out of the index whose bytes are nowhere any more."""
         self.remove([page for page in pages if page in self and not _has_place(page)])
+
+    def remove_unowned(self, namespace: Namespace) -> None:
+        """Take the pages of a namespace out of the index that nobody owns."""
+        self.remove([page for page in self if page.namespace == namespace and not page.owners])
 
     def remove_namespace(self, namespace: Namespace) -> None:
         """Take every page of a user out of the index, all parts of the namespace included."""

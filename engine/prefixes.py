@@ -153,6 +153,10 @@ class Prefixes:
             return 0
         return common_length(prefix.ids, tuple(prompt_ids[: len(prefix.ids)]))
 
+    def is_public(self, ids: Sequence[int]) -> bool:
+        """Whether some persona that is registered now begins with these."""
+        return any(prefix.ids[: len(ids)] == tuple(ids) for prefix in self._prefixes.values())
+
     def statuses(self) -> tuple[PrefixStatus, ...]:
         return tuple(
             PrefixStatus(prefix.name, prefix.state, len(prefix.ids), len(prefix.owner.pages), prefix.source)

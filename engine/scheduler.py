@@ -23,12 +23,12 @@ from engine.admission import Admission, Missing, Restoring, counted, origin
 from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
-from engine.fair_shares import Account, FairShares
+from engine.fair_shares import FairShares
 from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache, PrefixMatch
-from engine.room import Room, load_of, require_room
+from engine.room import Room, load_of, note_pace, require_room, usual_s
 from engine.sequence import Sequence, SequenceState
 from engine.step_budget import fit_into_pages, share_among_prompts
 from engine.step_plan import EngineStalled, StepPlan
@@ -160,17 +160,14 @@ class Scheduler:
         return admitted
 
     def _displace(self, order: list[Sequence], now: float) -> list[Admission]:
-        """The first of an account and class that others have to give way to, if there is one."""
-        seen: set[tuple[Account | None, Priority]] = set()
-        for sequence in order:
-            if (sequence.account, sequence.priority) in seen:
-                continue
-            seen.add((sequence.account, sequence.priority))
-            if leaving := self._room.who_gives_way(sequence, self._running, [*self._restoring], now):
-                for other in leaving:
-                    self._preempt(other)
-                return [self._begin(sequence, self._match(sequence), now)]
-        return []
+        """One sequence, where others have to give way to it."""
+        found = self._room.displacement(order, self._running, [*self._restoring], now)
+        if found is None:
+            return []
+        sequence, leaving = found
+        for other in leaving:
+            self._preempt(other)
+        return [self._begin(sequence, self._match(sequence), now)]
 
     def restored(self, sequence: Sequence, num_missing_brought: int) -> None:
         """The first so many of an admission's missing pages are there; what lies behind them is computed."""
@@ -224,6 +221,7 @@ class Scheduler:
 
     def advance(self, plan: StepPlan) -> None:
         """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
+        note_pace(plan, self.step_size)
         for scheduled in plan.run:
             sequence = scheduled.sequence
             if scheduled.samples:
@@ -261,7 +259,7 @@ class Scheduler:
     def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
         """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
         deepest = max((sequence.num_computed for sequence in prompts), default=0)
-        return self.step_size.prompt_tokens(load_of(answers), deepest)
+        return self.step_size.prompt_tokens(load_of(answers), deepest, usual_s(answers, self.step_size))
 
     # --- what the prefix cache has -----------------------------------------------------------------------------------
 

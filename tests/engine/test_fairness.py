@@ -21,19 +21,21 @@ INTERACTIVE, BOT, BACKGROUND = Priority.INTERACTIVE, Priority.BOT, Priority.BACK
 
 machines = st.builds(
     Machine,
-    fixed=st.floats(0.005, 0.05),
-    per_prompt_token=st.floats(2e-4, 0.004),
+    fixed=st.floats(0.012, 0.05),
+    per_prompt_token=st.floats(2e-4, 0.002),
     per_answer=st.floats(1e-4, 0.004),
     per_read=st.floats(0.0, 4e-6),
 )
 
 
 @given(machines, st.integers(0, 2**32), st.sampled_from([None, 0.1, 0.3]))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_in_a_burst_no_stream_pauses_for_long_and_nobody_starves(
     machine: Machine, seed: int, target_s: float | None
 ) -> None:
-    """200 requests, 10 of them of 6,000 tokens, come at once while a few answers stream."""
+    """200 requests, 10 of them of 6,000 tokens, come at once while a few answers stream. A stream's usual time between tokens is
+    the median of its own, for those that streamed before the burst the one before it. On these machines a page of a prompt, the
+    least that is computed of one, takes at most three times as long as a token of an answer alone."""
     rng = random.Random(seed)
     simulation = Simulation(
         num_pages=3000,
@@ -47,6 +49,7 @@ def test_in_a_burst_no_stream_pauses_for_long_and_nobody_starves(
         simulation.add(50, 600, user=f"early {number}")
     for _ in range(60):
         simulation.step()
+    usual = {sequence: statistics.median(simulation.gaps(sequence)[10:]) for sequence in simulation.all}
     requests = [(6000, 40)] * 10 + [(rng.randint(10, 400), rng.randint(5, 60)) for _ in range(190)]
     rng.shuffle(requests)
     burst = [simulation.add(prompt, output, user=f"user {rng.randrange(20)}") for prompt, output in requests]
@@ -54,7 +57,7 @@ def test_in_a_burst_no_stream_pauses_for_long_and_nobody_starves(
     assert all(sequence.state is SequenceState.FINISHED and sequence.num_output_tokens for sequence in burst)
     for sequence in simulation.all:
         if len(gaps := simulation.gaps(sequence)) >= 3:
-            assert max(gaps) <= 5 * statistics.median(gaps)
+            assert max(gaps) <= 5 * min(statistics.median(gaps), usual.get(sequence, float("inf")))
     # Not one of them, long or short, waits for more than the whole burst: no account has more than its share before it.
     assert {sequence for sequence in burst if sequence.num_prompt_tokens == 6000} <= set(simulation.started_at)
 

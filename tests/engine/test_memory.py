@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from engine.core import Engine
 from engine.memory import PARKED_PAGES_PER_STEP
 from engine.snapshot import PagesByTier, PrefixState, SessionState
@@ -246,6 +248,35 @@ def test_a_changed_persona_leaves_nothing_of_the_old_one(tmp_path: Path) -> None
         talk.settle(lambda: talk.engine.snapshot().prefixes[0].state is PrefixState.READY)
     talk.settle(lambda: talk.engine.snapshot().disk.pages == 4)
     assert talk.engine.snapshot().device.pages == 4
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_persona_that_is_gone_leaves_no_page_of_its_users_either(
+    is_kept: bool, replaced: bool, is_running: bool
+) -> None:
+    """Also where its prefix had no room and was only published by those who asked, or by one who was still being answered."""
+    talk = Talk(prefix_memory_bytes=PAGE_BYTES * (8 if is_kept else 0))
+    persona = (Turn(request("").turns[0].role.SYSTEM, "p" * 60),)
+    talk.engine.set_prefix("guide", talk.tokenizer.prefix_ids(persona))
+    asked = replace(request("running", "hello", max_tokens=30, ignore_eos=True), namespace=ANNA, persona="guide")
+    asked = replace(asked, turns=(*persona, *asked.turns))
+    talk.engine.submit(asked, talk.tokenizer.encode_turns(asked.turns), 0.0)
+    if is_running:
+        talk.engine.step()
+    else:
+        talk.finish(asked)
+    told: list[object] = []
+    if replaced:
+        talk.engine.set_prefix("guide", [])
+    else:
+        talk.engine.drop_prefix("guide", told.append)
+    if is_running:
+        talk.finish(asked)
+    talk.engine.drop_namespace(ANNA, told.append)
+    talk.settle(lambda: len(told) == 1 + (not replaced) and not talk.engine.has_work)
+    assert talk.engine.snapshot().device.pages == 0
 
 
 def test_a_long_session_is_parked_in_parts() -> None:
