@@ -34,7 +34,8 @@ def quantise_rows(rows: torch.Tensor) -> RoundedRows:
     """The largest magnitude of a group becomes 127; halves are rounded to even."""
     grouped = rows.view(rows.shape[0], -1, GROUP_COLUMNS)
     most = grouped.abs().amax(-1)
-    inverse = torch.where(most > 0, 127 / most, 0.0)
+    # A number over a tensor is computed by torch as a reciprocal times that number, which rounds twice.
+    inverse = torch.where(most > 0, torch.tensor(127.0) / most, 0.0)
     return RoundedRows((grouped * inverse[..., None]).round().to(torch.int8), most / 127)
 
 
