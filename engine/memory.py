@@ -24,7 +24,7 @@ from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 from engine.session import Session
 from engine.sessions import Demotion, Sessions
-from engine.snapshot import SessionState
+from engine.snapshot import PrefixState, PrefixStatus, SessionState
 from engine.step_size import StepLoad
 from engine.tiers.disk_content import FoundSession
 from engine.tiers.restores import Restore, RestoreItem
@@ -256,6 +256,12 @@ class Memory:
             self.store(prefix.owner)
         else:
             self.let_go([prefix.owner])
+
+    def unclaimed_prefixes(self) -> Iterator[PrefixStatus]:
+        """Prefixes on disk that nobody has registered since the start: of personas that are gone, unless they still come."""
+        for name, found in self._found_prefixes.items():
+            tokens = sum(len(page.content.tokens) for page in found.pages)
+            yield PrefixStatus(name, PrefixState.COLD, tokens, len(found.pages), "disk")
 
     def drop_prefix(self, name: str, on_gone: Callable[[bool], None]) -> None:
         """Forget a prefix in every tier."""

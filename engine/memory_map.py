@@ -29,7 +29,7 @@ def snapshot(scheduler: Scheduler, memory: Memory) -> EngineSnapshot:
     used = pool.num_pages - pool.num_free
     return EngineSnapshot(
         sessions=tuple(memory.sessions.status(session) for session in memory.sessions),
-        prefixes=memory.prefixes.statuses(),
+        prefixes=(*memory.prefixes.statuses(), *memory.unclaimed_prefixes()),
         pages=page_map(scheduler),
         device=TierStatus(used, used * page_bytes, pool.num_pages * page_bytes),
         host=memory.tiers.host,

@@ -41,10 +41,13 @@ class Prefix:
     num_vain_builds: int = 0
     """Builds since its last use that failed or whose pages have vanished."""
 
+    is_hopeless: bool = False
+    """It does not fit into the model's context, or into memory, whatever happens."""
+
     @property
     def is_given_up(self) -> bool:
         """Whether it is left alone until somebody uses it: building it again and again would hold up whoever waits."""
-        return self.num_vain_builds > MAX_VAIN_BUILDS
+        return self.is_hopeless or self.num_vain_builds > MAX_VAIN_BUILDS
 
     @property
     def num_pages(self) -> int:
@@ -110,9 +113,8 @@ class Prefixes:
         if prefix is not None:
             self._uses += 1
             prefix.last_used = self._uses
-            was_given_up, prefix.num_vain_builds = prefix.is_given_up, 0
-            if was_given_up:
-                self._fill_room()
+            prefix.num_vain_builds = 0
+            self._fill_room()
 
     def next_to_build(self) -> Prefix | None:
         """The one that is waited for most: of those BUILDING the most recently used."""
@@ -127,8 +129,9 @@ class Prefixes:
         prefix.source = source
         return True
 
-    def failed(self, prefix: Prefix) -> list[Session]:
-        """It could not be built. Returns the owners that have to let go of their pages."""
+    def failed(self, prefix: Prefix, *, is_hopeless: bool = False) -> list[Session]:
+        """It could not be built, or never can. Returns the owners that have to let go of their pages."""
+        prefix.is_hopeless = is_hopeless
         self._build_again(prefix)
         return [prefix.owner]
 

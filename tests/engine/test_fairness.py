@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.ageing import overdue_after_s
 from engine.sequence import Sequence, SequenceState
-from engine.step_size import STRETCH
+from engine.step_size import STRETCH, StepLoad
 from engine.types import Priority
 from engine.waiting_queue import MAX_TIMES_PASSED
 from tests.support.machine import Machine
@@ -80,6 +80,30 @@ def test_while_a_long_prompt_is_read_running_answers_get_their_tokens(answers: i
     # And the long prompt is not forgotten over it.
     alone_s = 6000 * 0.001 + 6000**2 / 16 * 1e-6
     assert simulation.now - begun <= 3 * alone_s
+
+
+@pytest.mark.parametrize("answers", [0, 1, 8])
+@pytest.mark.parametrize("short_tokens", [5, 20])
+def test_while_a_long_prompt_is_read_a_short_one_is_answered_soon(answers: int, short_tokens: int) -> None:
+    """sgl-project/sglang#10063, beside answers that run."""
+    machine = Machine()
+    simulation = Simulation(num_pages=3000, max_running=32, machine=machine)
+    for number in range(answers):
+        simulation.add(50, 2000, user=f"user {number}")
+    for _ in range(40 if answers else 0):
+        simulation.step()
+    simulation.add(6000, 1, user="reader")
+    for _ in range(10):
+        simulation.step()
+    before = simulation.now
+    simulation.step()
+    one_step_s = simulation.now - before
+    short = simulation.add(short_tokens, 1, user="anna")
+    while short.state is not SequenceState.FINISHED:
+        simulation.step()
+    idle_s = machine.seconds(StepLoad().with_prompt(short_tokens, 0))
+    # It comes just after a step has begun.
+    assert one_step_s + simulation.now - short.queued_at <= 3 * idle_s + one_step_s
 
 
 def test_a_hog_leaves_others_their_share_of_the_machine() -> None:

@@ -187,6 +187,17 @@ def test_one_that_cannot_be_built_is_tried_a_few_times_and_then_cold() -> None:
     assert states(prefixes) == {"cook": BUILDING}
 
 
+def test_one_that_never_can_be_built_is_not_tried_again() -> None:
+    prefixes = Prefixes(budget_pages=10)
+    prefixes.register("epic", ids_of(6))
+    epic = prefixes.next_to_build()
+    assert epic is not None
+    prefixes.failed(epic, is_hopeless=True)
+    prefixes.use("epic")
+    assert prefixes.next_to_build() is None
+    assert states(prefixes) == {"epic": COLD}
+
+
 def test_an_empty_prefix_needs_nothing_and_is_never_built() -> None:
     prefixes = Prefixes(budget_pages=10)
     prefixes.register("silent", [])

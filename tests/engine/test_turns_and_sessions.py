@@ -48,6 +48,16 @@ def test_an_answer_without_a_session_ends_too_when_its_user_is_deleted(checked: 
     assert not checked.live
 
 
+def test_a_persona_that_is_deleted_while_its_prefix_is_computed_leaves_nothing(checked: CheckedEngine) -> None:
+    checked.save_persona("cook", HISTORY[:60])
+    checked.step()
+    assert checked.small.engine.has_work, "its prefix is longer than one step"
+    checked.delete_persona("cook")
+    checked.step()
+    assert checked.small.engine.snapshot().prefixes == ()
+    assert not [page for page in checked.small.engine._scheduler.cache if page.owners]
+
+
 def test_ten_turns_compute_what_is_new_and_miss_nothing(checked: CheckedEngine) -> None:
     """ggml-org/llama.cpp#15082: every turn was read from its beginning, and nobody was told."""
     chat = checked.new_chat(ANNA, None)

@@ -52,6 +52,6 @@ def test_a_secret_that_cannot_be_read_is_one_sentence_and_stays(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_bytes", failing)
-        with pytest.raises(EngineError, match="for KV cannot be used: .*Input/output error"):
+        with pytest.raises(EngineError, match=r"for KV cannot be used: .*Input/output error"):
             read_or_make_secret(tmp_path)
     assert read_or_make_secret(tmp_path) == secret
