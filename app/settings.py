@@ -74,7 +74,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="auto, a folder with safetensors, a GGUF file, or a hub id ORG/NAME or modelscope:ORG/NAME"),
     ] = "auto"
     weights: Annotated[
-        Literal["auto", "fp32", "bf16"], Meta(description="Precision of the weights; auto is fp32 on a CPU")
+        Literal["auto", "fp32", "bf16", "int8", "int4"],
+        Meta(
+            description="Precision of the weights; auto: the file's own 4 or 8 bits where compiled kernels run, else fp32"
+        ),
+    ] = "auto"
+    kernels: Annotated[
+        Literal["auto", "reference", "cpu"],
+        Meta(
+            description="reference: plain torch; cpu: compiled, or the server refuses; auto: compiled where they are built"
+        ),
     ] = "auto"
     threads: Annotated[int, Meta(ge=0, le=1024, description="Threads that compute; 0 means one per usable core")] = 0
     kv_memory_mib: Annotated[Positive, Meta(description="MiB of memory for the KV cache")] = 1024

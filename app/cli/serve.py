@@ -79,6 +79,11 @@ def kv_folder(settings: Settings) -> Path:
     return settings.data / "kv"
 
 
+def kernels_folder(settings: Settings) -> Path:
+    """Where the kernels that were compiled for this machine are."""
+    return settings.data / "kernels"
+
+
 def plausible_model(settings: Settings) -> Path | None:
     """The model's folder, where it is here and whole; None where it has to be fetched.
 
@@ -154,6 +159,8 @@ def engine_config(settings: Settings, path: Path) -> EngineConfig:
         model_path=path,
         model_name=model_title(settings.model),
         weights=settings.weights,
+        kernels=settings.kernels,
+        kernels_folder=kernels_folder(settings),
         kept_weights_folder=kept_weights_folder(path, models_folder(settings)),
         threads=settings.threads or None,
         kv_memory_bytes=settings.kv_memory_mib << 20,

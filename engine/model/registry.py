@@ -107,14 +107,23 @@ def begin_reading_weights(model_folder: Path, models_folder: Path) -> None:
     begin_reading(kept_weights_folder(model_folder, models_folder))
 
 
-def convert_weights(model_folder: Path, models_folder: Path, weights: str, *, on_progress: PullProgress) -> None:
-    """Convert the weights to a precision and keep them, where that is still to be done. Raises ModelError."""
+def convert_weights(
+    model_folder: Path,
+    models_folder: Path,
+    weights: str,
+    *,
+    kernels_folder: Path | None = None,
+    on_progress: PullProgress,
+) -> None:
+    """Build the kernels, or convert the weights and keep them, where that is still to be done. Raises ModelError."""
     # It needs torch, which nothing else here does.
     from engine.config import EngineConfig
     from engine.model.loader import keep_weights
 
     kept = kept_weights_folder(model_folder, models_folder)
-    config = EngineConfig(model_folder, model_folder.name, weights=weights, kept_weights_folder=kept)
+    config = EngineConfig(
+        model_folder, model_folder.name, weights=weights, kernels_folder=kernels_folder, kept_weights_folder=kept
+    )
     keep_weights(config, on_progress=lambda words: on_progress(words, 0, None))
 
 
