@@ -33,6 +33,7 @@ from engine.errors import EngineNotReady, ModelError, ModelNotFetched
 from engine.local import LocalEngine
 from engine.model.registry import (
     begin_reading_weights,
+    build_kernels,
     kept_weights_folder,
     model_title,
     pull_model,
@@ -142,7 +143,10 @@ def _fetch_model(settings: Settings) -> Path:
     from app.cli.pull_progress import PullProgress
 
     with PullProgress() as progress:
-        return pull_model(settings.model, models_folder(settings), on_progress=progress)
+        folder = pull_model(settings.model, models_folder(settings), on_progress=progress)
+        # With them the first answers are many times as quick; a later start that lacks them does not wait for them.
+        build_kernels(settings.kernels, settings.weights, kernels_folder(settings), on_progress=progress)
+        return folder
 
 
 def make_engine(

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -81,7 +82,7 @@ def build(
 ) -> Path:
     """The library of this variant, built where it is not there yet. Raises BuildFailed.
 
-    `on_progress` gets a few words before each file; `prefix` goes before each command.
+    `on_progress` gets a few words after each file; `prefix` goes before each command.
     """
     path = library_path(folder, variant)
     if path.is_file():
@@ -95,10 +96,14 @@ def build(
     with TemporaryDirectory(prefix="building-", dir=folder) as name:
         here = Path(name)
         options = [*OPTIONS, *variant.options, f"-DKVASIR_NAMESPACE={path.stem}"]
-        for number, source in enumerate(sources, 1):
-            report(f"compiling the CPU kernels, {number} of {len(sources)}")
+        commands = []
+        for source in sources:
             own = [*options, *_torch_includes(), "-O1"] if source.name == BINDING else options
-            _run([*prefix, cxx, *own, "-c", str(source), "-o", str(here / f"{source.stem}.o")])
+            commands.append([*prefix, cxx, *own, "-c", str(source), "-o", str(here / f"{source.stem}.o")])
+        # In the background one after the other, so that most of the machine is left to the answers.
+        with ThreadPoolExecutor(1 if prefix else min(len(commands), len(os.sched_getaffinity(0)))) as compilers:
+            for number, _ in enumerate(compilers.map(_run, commands), 1):
+                report(f"compiling the CPU kernels, {number} of {len(sources)} done")
         objects = [str(here / f"{source.stem}.o") for source in sources]
         torch_libraries = [f"-L{_torch_folder() / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10"]
         # OpenMP is torch's own, which is loaded already: a second one would have threads of its own.

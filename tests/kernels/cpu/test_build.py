@@ -32,7 +32,7 @@ def test_every_source_is_compiled_once_with_progress(tmp_path: Path, log: Path) 
     folder, words = tmp_path / "kernels", list[str]()
     path = build(folder, AVX2, on_progress=words.append)
     sources = len(list(builder.SOURCES_FOLDER.glob("*.cpp")))
-    assert words == [f"compiling the CPU kernels, {number} of {sources}" for number in range(1, sources + 1)]
+    assert words == [f"compiling the CPU kernels, {number} of {sources} done" for number in range(1, sources + 1)]
     assert [entry.name for entry in folder.iterdir()] == [path.name]
     calls = log.read_text().splitlines()
     assert len(calls) == sources + 1
