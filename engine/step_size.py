@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 from engine.config import PAGE_TOKENS
 
-STRETCH = 4.0
-"""Most that a step may take, as a multiple of the pace an answer in it is used to. Beside one answer prompts still get three
-quarters of the machine, and an answer that usually gets a token every 30 ms gets one at least every 120 ms."""
+STRETCH = 3.5
+"""Most that a step may take, as a multiple of the pace an answer in it is used to. A reader should never wait 5 times as long as
+usual; what is left is for steps that take longer than expected and for the way of the text to the reader. Beside one answer
+prompts still get more than two thirds of the machine."""
 
-CROWDING = 3.0
+CROWDING = 2.5
 """Most that other answers alone may slow an answer down, as such a multiple: what is left of STRETCH is for prompts."""
 
 LEAST_SHARE = 0.25
