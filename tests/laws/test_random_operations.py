@@ -22,7 +22,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.laws.random_operations import Operations
 
 OPERATIONS = 10_000
-STEPS = 100
+STEPS = 80
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_the_laws_hold_after_every_one_of_ten_thousand_operations() -> None:
     run_state_machine_as_test(
         ThisRun,
         settings=settings(
-            # A few runs are shorter than they may be.
-            max_examples=OPERATIONS // STEPS * 6 // 5,
+            # Some are shorter than they may be.
+            max_examples=OPERATIONS // STEPS * 3 // 2,
             stateful_step_count=STEPS,
             deadline=None,
             database=None,
