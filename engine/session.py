@@ -78,8 +78,9 @@ class Session:
         return self.held_at is not None
 
     def pages_leaving(self, to: SessionState | None) -> list[CachedPage]:
-        """Its pages that no other owner wants in a better tier than `to`."""
-        return [
+        """Its pages that no other owner wants in a better tier than `to`, from the beginning on: without one those behind it
+        are of no use."""
+        leaving = [
             page
             for page in self.pages
             if all(
@@ -87,6 +88,7 @@ class Session:
                 for owner in page.owners
             )
         ]
+        return sorted(leaving, key=_by_index)
 
 
 def rank(state: SessionState | None) -> int:
@@ -94,3 +96,7 @@ def rank(state: SessionState | None) -> int:
     if state is None:
         return len(TIERS)
     return 0 if state is SessionState.ACTIVE else TIERS.index(state)
+
+
+def _by_index(page: CachedPage) -> int:
+    return page.index
