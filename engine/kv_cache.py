@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import torch
@@ -19,14 +20,24 @@ from engine.config import PAGE_TOKENS
 from engine.pages import PageId
 
 
+class PageLayout(Enum):
+    """How a page's numbers lie within it. TOKENS: one token after the other, as the shapes here say. LANES: as the compiled CPU
+    kernels want them (kernels/cpu/rotate.h); of the shapes only the size is true then."""
+
+    TOKENS = "tokens"
+    LANES = "lanes"
+
+
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """What decides the size of a page: the model's shape and the precision of its keys and values."""
+    """What decides the size of a page, and what is where in it: the model's shape, and the precision and the layout that its
+    kernels want."""
 
     layers: int
     kv_heads: int
     head_size: int
     dtype: torch.dtype
+    layout: PageLayout = PageLayout.TOKENS
 
 
 class KVCache:
@@ -36,9 +47,17 @@ class KVCache:
     sequence are its tokens in order, without another copy.
     """
 
-    def __init__(self, layers: int, pages: int, kv_heads: int, head_size: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        layers: int,
+        pages: int,
+        kv_heads: int,
+        head_size: int,
+        dtype: torch.dtype,
+        layout: PageLayout = PageLayout.TOKENS,
+    ) -> None:
         self.pages = pages
-        self.spec = KVSpec(layers, kv_heads, head_size, dtype)
+        self.spec = KVSpec(layers, kv_heads, head_size, dtype, layout)
         self.storage = lazy_zeros((2 * layers, pages, PAGE_TOKENS, kv_heads, head_size), dtype)
         self.keys = list(self.storage[:layers])
         self.values = list(self.storage[layers:])
@@ -46,7 +65,7 @@ class KVCache:
     @classmethod
     def for_spec(cls, spec: KVSpec, pages: int) -> KVCache:
         """A cache of `pages` pages for a model."""
-        return cls(spec.layers, pages, spec.kv_heads, spec.head_size, spec.dtype)
+        return cls(spec.layers, pages, spec.kv_heads, spec.head_size, spec.dtype, spec.layout)
 
     @staticmethod
     def bytes_per_page(spec: KVSpec) -> int:
@@ -66,6 +85,22 @@ class KVCache:
         """Copy the record at each place into its page: the other way of `copy_out`."""
         for page, place, length in _runs(pages, places):
             self.storage[:, page : page + length].copy_(records[place : place + length].transpose(0, 1))
+
+
+def clear_after(records: torch.Tensor, places: Sequence[int], num_tokens: Sequence[int], spec: KVSpec) -> None:
+    """Clear what records hold beyond their own tokens, and nothing of those."""
+    for place, count in zip(places, num_tokens, strict=True):
+        if count == PAGE_TOKENS:
+            continue
+        record = records[place]
+        if spec.layout is PageLayout.TOKENS:
+            record[:, count:].zero_()
+            continue
+        keys = record[: spec.layers].view(spec.layers, spec.kv_heads, -1, PAGE_TOKENS, 2)
+        values = record[spec.layers :].view(spec.layers, spec.kv_heads, PAGE_TOKENS // 2, -1, 2)
+        keys[..., count:, :].zero_()
+        for token in range(count, PAGE_TOKENS):
+            values[:, :, token // 2, :, token % 2].zero_()
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

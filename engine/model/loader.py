@@ -14,7 +14,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -92,7 +92,8 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
         fingerprint=files.fingerprint,
     )
     logger.info("weights in %s, %s kernels: %s", info.weights, info.kernels, files.precision.kernels.reason)
-    return LoadedModel(decoder, tokenizer, info, shape.kv_spec(files.precision.kv_dtype))
+    spec = replace(shape.kv_spec(files.precision.kv_dtype), layout=files.precision.page_layout)
+    return LoadedModel(decoder, tokenizer, info, spec)
 
 
 def keep_weights(config: EngineConfig, *, on_progress: Callable[[str], None] | None = None) -> None:

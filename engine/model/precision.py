@@ -14,6 +14,7 @@ from typing import Final
 import torch
 
 from engine.errors import ModelError
+from engine.kv_cache import PageLayout
 from engine.model.architecture import ModelShape
 from kernels.cpu.library import CpuKernels
 from kernels.cpu.probe import speedup_over_float32
@@ -44,6 +45,10 @@ class Precision:
     kv_dtype: torch.dtype
     content_name: str
     bits: int | None = None
+
+    @property
+    def page_layout(self) -> PageLayout:
+        return PageLayout.TOKENS if self.kernels.cpu is None else PageLayout.LANES
 
 
 def measured_speedup(kernels: CpuKernels) -> float:

@@ -14,7 +14,7 @@ import torch
 from engine.cached_page import CachedPage, SlotId
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
-from engine.kv_cache import KVCache, KVSpec, lazy_zeros
+from engine.kv_cache import KVCache, KVSpec, clear_after, lazy_zeros
 from engine.pages import PageId
 
 
@@ -91,7 +91,7 @@ class HostMemory:
         The rest of a page that is not full is cleared: there may be what somebody else said there before.
         """
         cache.copy_out(pages, self._records, slots)
-        clear_after(self._records, slots, num_tokens)
+        clear_after(self._records, slots, num_tokens, cache.spec)
 
     def load(self, slots: Sequence[SlotId], cache: KVCache, pages: Sequence[PageId]) -> None:
         """Copy slots into device pages."""
@@ -110,13 +110,6 @@ class HostMemory:
                 f"pages hold {len(held)} host slots, {len(taken)} are taken, {len(self._free)} of {self.num_slots} "
                 f"are free and {sum(self._pins)} are pinned"
             )
-
-
-def clear_after(records: torch.Tensor, places: Sequence[int], num_tokens: Sequence[int]) -> None:
-    """Clear what records hold beyond their own tokens."""
-    for place, count in zip(places, num_tokens, strict=True):
-        if count < PAGE_TOKENS:
-            records[place, :, count:].zero_()
 
 
 class HostPin:

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 
 from engine.cached_page import CachedPage, SlotId, StoredPage
-from engine.kv_cache import KVCache
+from engine.kv_cache import KVCache, clear_after
 from engine.pages import PageId
 from engine.tiers.disk_content import PageContent
 from engine.tiers.disk_store import DiskStore
-from engine.tiers.host_memory import HostMemory, HostPin, clear_after
+from engine.tiers.host_memory import HostMemory, HostPin
 from engine.tiers.stored_pages import StoredPages
 from engine.tiers.transfers import Job, Transfers
 from engine.types import SessionKey
@@ -176,7 +176,8 @@ class Writes:
             records = torch.from_numpy(buffer).view(self._cache.spec.dtype)
             records = records.view(-1, *self._cache.storage[:, 0].shape)
             self._cache.copy_out(list(on_device.values()), records, list(on_device))
-            clear_after(records, list(on_device), [len(pages[place].tokens) for place in on_device])
+            num_tokens = [len(pages[place].tokens) for place in on_device]
+            clear_after(records, list(on_device), num_tokens, self._cache.spec)
         write = _Write(session, pages, list(pins.values()), whole)
         contents = [PageContent(page.key, page.parent, page.index, page.tokens) for page in pages]
         slots = {place: pin.slot for place, pin in pins.items()}

@@ -17,6 +17,7 @@ from engine.assembly import assemble
 from engine.config import EngineConfig
 from engine.model.loader import load_model
 from engine.prompts import Prompts
+from engine.snapshot import SessionState
 from engine.types import (
     EngineFailure,
     EngineState,
@@ -26,6 +27,7 @@ from engine.types import (
     RequestId,
     Role,
     SamplingParams,
+    SessionKey,
     Turn,
 )
 from tests.support.tiny_llama import write_folder
@@ -76,6 +78,15 @@ class Served:
             for end in self.step():
                 if end.request_id == name:
                     return end
+
+    def put_away(self, key: SessionKey, to: SessionState) -> None:
+        session = self.engine._memory.sessions.get(key)
+        assert session is not None
+        while session.state is not to:
+            told: list[bool] = []
+            self.engine.evict_session(key, told.append)
+            while not told:
+                self.step()
 
     def reprefilled(self) -> dict[str, int]:
         return dict(self.engine.stats(EngineState.READY, 1).reprefill_tokens_total)
