@@ -58,7 +58,6 @@ class Answer:
     first_scheduled_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
-    announced_position: int | None = None
     prefix: Prefix | None = None
     """The persona's prefix that this computes; nobody listens then."""
 

@@ -18,6 +18,7 @@ from engine.memory import Memory
 from engine.memory_map import MemoryStats, snapshot
 from engine.pages import PagesCorrupt
 from engine.prefixes import Prefix
+from engine.queue_positions import QueuePositions
 from engine.runner import Runner
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
@@ -43,9 +44,6 @@ from engine.types import (
 )
 
 logger = logging.getLogger(__name__)
-
-TELL_SETBACKS_EVERY_S = 1.0
-"""The order of the queue moves with every token that is served, forwards and back; nobody watches it that closely."""
 
 MAX_FAILED_STEPS = 3
 """Steps that may fail in a row before the engine gives up: more would only fail more answers."""
@@ -82,7 +80,7 @@ class Engine:
         self._num_batch_windows = 0
         self._num_stalls = 0
         self._is_gathering = False
-        self._positions_told_at = float("-inf")
+        self._positions = QueuePositions()
         self._memory_stats = MemoryStats(scheduler, memory)
         self._book_check = BookCheck(scheduler)
         self._building: Prefix | None = None
@@ -201,7 +199,8 @@ class Engine:
                 self._fail_step(problem)
             self._steps += 1
             self._last_step_s = self._clock() - begun
-        self._announce_positions()
+        for sequence, place in self._positions.news(self._scheduler.queue, self._clock()):
+            self._tell(self._answers[sequence.request_id], Queued(sequence.request_id, place))
         return self.take_events()
 
     def take_events(self) -> list[EngineEvent]:
@@ -217,7 +216,7 @@ class Engine:
             running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),
             waiting_tokens=sum(len(sequence.tokens) for sequence in self._scheduler.waiting),
-            waiting_by_priority=self._scheduler.waiting_by_priority(),
+            waiting_by_priority=self._scheduler.queue.count_by_priority(),
             step_prompt_tokens=self._scheduler.step_prompt_tokens,
             batch_windows_total=self._num_batch_windows,
             pages_total=self._scheduler.pool.num_pages,
@@ -338,19 +337,6 @@ class Engine:
         if text:
             self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
         self._events.append(Finished(sequence.request_id, reason, answer.usage(), token_ids, failure))
-
-    def _announce_positions(self) -> None:
-        """Tell requests that never ran their place in the queue when they come and whenever they get on. That others go before
-        them after all, because those were served less, is told now and then."""
-        now = self._clock()
-        is_time = now >= self._positions_told_at + TELL_SETBACKS_EVERY_S
-        self._positions_told_at = now if is_time else self._positions_told_at
-        for position, sequence in enumerate(self._scheduler.waiting_in_order(now), start=1):
-            answer = self._answers[sequence.request_id]
-            told = answer.announced_position
-            if answer.first_scheduled_at is None and (told is None or position < told or (is_time and position > told)):
-                answer.announced_position = position
-                self._tell(answer, Queued(sequence.request_id, position))
 
     def _arrival(self, arrived_at: float) -> Arrival:
         self._arrivals += 1

@@ -46,6 +46,15 @@ class Room:
         """Whether it may run beside these. `shared_pages` are those it needs and they hold."""
         return self._fits(sequence, shared_pages, others, ())
 
+    def may_start_any(self, in_engine: Sequence[TokenSequence]) -> bool:
+        """Whether it is worth asking who is next: there is a place, or somebody who may have to give his up."""
+        places = Counter(one.account for one in in_engine)
+        return (
+            len(in_engine) < self._max_running
+            or any(is_lower(one.priority, Priority.INTERACTIVE) for one in in_engine)
+            or max(places.values()) > self._large_share
+        )
+
     def displacement(
         self,
         order: Sequence[TokenSequence],
@@ -55,10 +64,6 @@ class Room:
     ) -> tuple[TokenSequence, list[TokenSequence]] | None:
         """The first in the order that others have to give way to, and those others; mostly nobody."""
         in_engine = [*running, *restoring]
-        places = Counter(one.account for one in in_engine)
-        are_alike = all(one.priority is Priority.INTERACTIVE for one in running)
-        if are_alike and max(places.values(), default=0) <= self._large_share:
-            return None
         seen: set[tuple[Account | None, Priority]] = set()
         for sequence in order:
             if (kind := (sequence.account, sequence.priority)) not in seen:

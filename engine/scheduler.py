@@ -33,7 +33,7 @@ from engine.sequence import Sequence, SequenceState
 from engine.step_budget import fit_into_pages, share_among_prompts
 from engine.step_plan import EngineStalled, StepPlan
 from engine.step_size import StepSize
-from engine.types import Counts, Namespace, Priority
+from engine.types import Namespace
 from engine.waiting_queue import WaitingQueue, goes_first
 from engine.watchdog import Watchdog
 
@@ -69,7 +69,7 @@ class Scheduler:
         max_running = min(max_running, max_step_tokens)
         self._room = Room(pool, KVReserve(kv_reserve, pool.num_pages), self.step_size, max_running)
         self._shares = FairShares()
-        self._waiting: WaitingQueue[Sequence] = WaitingQueue(self._shares)
+        self.queue: WaitingQueue[Sequence] = WaitingQueue(self._shares)
         self._running: list[Sequence] = []
         self._restoring: dict[Sequence, Restoring] = {}
         self._watchdog = Watchdog(transfer_timeout_s)
@@ -80,15 +80,7 @@ class Scheduler:
     @property
     def waiting(self) -> tuple[Sequence, ...]:
         """In the order of arrival."""
-        return tuple(sorted(self._waiting, key=_by_arrival))
-
-    def waiting_in_order(self, now: float) -> list[Sequence]:
-        """As they would start."""
-        return self._waiting.in_order(now)
-
-    def waiting_by_priority(self) -> Counts:
-        counts = self._waiting.count_by_priority()
-        return tuple((priority.value, counts[priority]) for priority in Priority)
+        return tuple(sorted(self.queue, key=_by_arrival))
 
     @property
     def running(self) -> tuple[Sequence, ...]:
@@ -102,13 +94,13 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting or self._running or self._restoring)
+        return bool(self.queue or self._running or self._restoring)
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence. Raises PromptTooLong where it could never produce a token."""
         require_room(sequence.num_prompt_tokens, self.max_sequence_tokens)
         self._shares.enter(sequence.account)
-        self._waiting.add(sequence)
+        self.queue.add(sequence)
 
     def remove(self, sequence: Sequence, keep_tokens: int | None = 0) -> None:
         """End a sequence, whatever its state; its pages are given back at once. Again for a finished one: nothing happens.
@@ -123,7 +115,7 @@ class Scheduler:
             # What was to be brought may not be there yet.
             keep_tokens = 0
         elif sequence.state is SequenceState.WAITING:
-            self._waiting.remove(sequence)
+            self.queue.remove(sequence)
         else:
             self._running.remove(sequence)
         if keep_tokens is None:
@@ -138,7 +130,9 @@ class Scheduler:
     def admit(self, now: float) -> list[Admission]:
         """Let in the waiting sequences that have a place and memory, in their order; a few may pass one that does not fit yet.
         Where none has, one may take the place of others."""
-        order = self._waiting.in_order(now)
+        if not self.queue or not self._room.may_start_any([*self._running, *self._restoring]):
+            return []
+        order = self.queue.in_order(now)
         return self._admit_fitting(order, now) or self._displace(order, now)
 
     def _admit_fitting(self, order: list[Sequence], now: float) -> list[Admission]:
@@ -151,7 +145,7 @@ class Scheduler:
             match = self._match(sequence)
             if self._room.fits(sequence, self._num_shared_in_use(match), others):
                 for other in blocked:
-                    self._waiting.count_pass(other)
+                    self.queue.count_pass(other)
                 admitted.append(self._begin(sequence, match, now))
             else:
                 blocked.append(sequence)
@@ -198,7 +192,7 @@ class Scheduler:
         free_pages = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
         run = tuple(fit_into_pages(keep, shares, free_pages))
         scheduled = {item.sequence for item in run} | {*preempt}
-        others = [*self._running, *self._restoring, *self._waiting]
+        others = [*self._running, *self._restoring, *self.queue]
         wait = tuple(sequence for sequence in others if sequence not in scheduled)
         if not run and self.has_work and not self._restoring:
             raise self._stalled()
@@ -235,13 +229,13 @@ class Scheduler:
         if arrivals != sorted(set(arrivals)):
             raise EngineError("the running sequences are out of order")
         for sequences, state in (
-            (self._waiting, SequenceState.WAITING),
+            (self.queue, SequenceState.WAITING),
             (self._restoring, SequenceState.RESTORING),
             (self._running, SequenceState.RUNNING),
         ):
             if any(sequence.state is not state for sequence in sequences):
                 raise EngineError(f"a sequence among those {state.name} is in another state")
-        if any(sequence.pages or sequence.num_computed for sequence in self._waiting):
+        if any(sequence.pages or sequence.num_computed for sequence in self.queue):
             raise EngineError("a waiting sequence holds pages")
         if any(len(sequence.pages) < pages_for(sequence.num_computed) for sequence in self._running):
             raise EngineError("a running sequence has fewer pages than tokens computed")
@@ -252,7 +246,7 @@ class Scheduler:
 
     def _stalled(self) -> EngineStalled:
         holding = len(self._running) + len(self._restoring)
-        return EngineStalled(len(self._waiting), holding, self.pool.num_free, self.pool.num_pages)
+        return EngineStalled(len(self.queue), holding, self.pool.num_free, self.pool.num_pages)
 
     # --- planning: nothing below changes anything, up to `_begin` ----------------------------------------------------
 
@@ -316,7 +310,7 @@ class Scheduler:
 
     def _begin(self, sequence: Sequence, match: PrefixMatch, now: float) -> Admission:
         """Take a sequence out of the queue, with the pages it shares and places for those that have to be brought."""
-        self._waiting.start(sequence, now)
+        self.queue.start(sequence, now)
         self.pool.retain(page.device for page in match.pages if page.device is not None)
         tail = match.tail if self._has_room_for_tail(match) else None
         held = None if tail is None else tail.device
@@ -384,7 +378,7 @@ class Scheduler:
         sequence.state = SequenceState.WAITING
         sequence.num_preemptions += 1
         self.num_preemptions += 1
-        self._waiting.add(sequence)
+        self.queue.add(sequence)
 
     def _drop_pages(self, sequence: Sequence) -> None:
         # The last page first, so that the next sequence gets them in their order again.

@@ -26,7 +26,7 @@ from typing import Generic, Protocol, TypeVar
 
 from engine.ageing import OVERDUE, rank
 from engine.fair_shares import Account, FairShares
-from engine.types import Priority
+from engine.types import Counts, Priority
 
 MAX_TIMES_PASSED = 8
 """Sequences that may start before one that comes first and does not fit yet. Small requests profit, and its wait is bounded."""
@@ -65,6 +65,8 @@ class WaitingQueue(Generic[S]):
         self._lanes: dict[tuple[Account | None, Priority], Lane[S]] = {}
         self._first: list[S] = []
         """Preempted, or passed too often, by arrival."""
+        self.num_changes = 0
+        """Grows with everybody who comes or goes."""
 
     def __len__(self) -> int:
         return len(self._first) + sum(len(lane.sequences) for lane in self._lanes.values())
@@ -77,6 +79,7 @@ class WaitingQueue(Generic[S]):
 
     def add(self, sequence: S) -> None:
         """Let a new or a preempted sequence wait. Its account must have entered the shares."""
+        self.num_changes += 1
         if goes_first(sequence):
             insort(self._first, sequence, key=_arrival)
             return
@@ -88,6 +91,7 @@ class WaitingQueue(Generic[S]):
 
     def remove(self, sequence: S) -> None:
         """A sequence does not wait any more. Raises KeyError where it did not."""
+        self.num_changes += 1
         if goes_first(sequence):
             _take(self._first, sequence)
             return
@@ -112,8 +116,9 @@ class WaitingQueue(Generic[S]):
         sequence.times_passed += 1
         self.add(sequence)
 
-    def count_by_priority(self) -> Counter[Priority]:
-        return Counter(sequence.priority for sequence in self)
+    def count_by_priority(self) -> Counts:
+        counts = Counter(sequence.priority for sequence in self)
+        return tuple((priority.value, counts[priority]) for priority in Priority)
 
     def in_order(self, now: float) -> list[S]:
         """Everybody who waits, as they would start one after the other if each start happened now. Changes nothing."""

@@ -276,7 +276,7 @@ def test_any_history_keeps_the_rules_of_the_order(history: list[tuple[str, int, 
             line.finish(request)
         elif what == "time":
             line.now += amount / 40
-        assert len(line.queue) == len(list(line.queue)) == sum(line.queue.count_by_priority().values())
+        assert len(line.queue) == len(list(line.queue)) == sum(count for _, count in line.queue.count_by_priority())
     for request in [*running, *line.queue]:
         line.finish(request)
     assert line.shares.num_accounts == 0

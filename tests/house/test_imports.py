@@ -44,6 +44,7 @@ PURE = (
     "engine/step_size.py",
     "engine/watchdog.py",
     "engine/room.py",
+    "engine/queue_positions.py",
     "engine/step_budget.py",
     "engine/step_plan.py",
     "engine/session.py",
