@@ -1,0 +1,81 @@
+"""One tile of attention: some rows of queries over some tokens of one sequence, in place in its pages.
+
+Called by the kernels of `decode_attention` and `prefill_attention`, from inside them. The softmax is taken as it comes, tile
+after tile, with a running maximum and sum (Milakov and Gimelshein, 2018; Dao et al., FlashAttention, 2022). It reads no page
+beyond the sequence's own context.
+
+    row       one query head of one token: `positions` says which token of its sequence that is
+    tokens    [TILE] positions of the tile; page `table[token // PAGE_TOKENS]`, row `token % PAGE_TOKENS` of it
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def attend_tile(
+    queries,
+    positions,
+    maximum,
+    total,
+    weighted,
+    tokens,
+    context,
+    table,
+    keys,
+    values,
+    key_scales,
+    value_scales,
+    kv_head,
+    kv_heads,
+    scale,
+    cap,
+    WINDOW: tl.constexpr,
+    PAGE_TOKENS: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    HEAD_PADDED: tl.constexpr,
+    CAPPED: tl.constexpr,
+    SCALED: tl.constexpr,
+):
+    """The running maximum, sum and weighted values of each row with this tile taken in.
+
+    `queries` [ROWS, HEAD_PADDED], `positions`, `maximum` and `total` [ROWS], `weighted` [ROWS, HEAD_PADDED]. A window of 0 is
+    none.
+    """
+    in_context = tokens < context
+    pages = tl.load(table + tokens // PAGE_TOKENS, mask=in_context, other=0).to(tl.int64)
+    places = (pages * PAGE_TOKENS + tokens % PAGE_TOKENS) * kv_heads + kv_head
+    columns = tl.arange(0, HEAD_PADDED)
+    offsets = places[:, None] * HEAD_SIZE + columns[None, :]
+    stored = in_context[:, None] & (columns < HEAD_SIZE)[None, :]
+    key_tile = tl.load(keys + offsets, mask=stored, other=0.0).to(queries.dtype)
+    scores = tl.dot(queries, tl.trans(key_tile), input_precision="ieee") * scale
+    if SCALED:
+        scores *= tl.load(key_scales + places, mask=in_context, other=0.0)[None, :]
+    if CAPPED:
+        scores = cap * tanh(scores / cap)
+    visible = in_context[None, :] & (tokens[None, :] <= positions[:, None])
+    if WINDOW > 0:
+        visible = visible & (tokens[None, :] > positions[:, None] - WINDOW)
+    scores = tl.where(visible, scores, float("-inf"))
+    new_maximum = tl.maximum(maximum, tl.max(scores, 1))
+    # A row that has seen nothing yet would subtract minus infinity from itself.
+    base = tl.where(new_maximum == float("-inf"), 0.0, new_maximum)
+    weights = tl.exp(scores - base[:, None])
+    shrink = tl.exp(maximum - base)
+    total = total * shrink + tl.sum(weights, 1)
+    if SCALED:
+        weights *= tl.load(value_scales + places, mask=in_context, other=0.0)[None, :]
+    value_tile = tl.load(values + offsets, mask=stored, other=0.0).to(queries.dtype)
+    gathered = tl.dot(weights.to(queries.dtype), value_tile, input_precision="ieee")
+    return new_maximum, total, weighted * shrink[:, None] + gathered
+
+
+@triton.jit
+def tanh(x):
+    """By the exponential of a number that is never positive, which cannot overflow."""
+    shrunk = tl.exp(-2.0 * tl.abs(x))
+    size = (1.0 - shrunk) / (1.0 + shrunk)
+    return tl.where(x < 0.0, -size, size)
