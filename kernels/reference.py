@@ -28,6 +28,20 @@ def rms_norm(rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.
     return (weight * scaled.to(weight.dtype)).to(rows.dtype)
 
 
+def add_rms_norm(
+    hidden: torch.Tensor,
+    added: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    added_weight: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`hidden` plus `added`, and the norm of that sum. Where there is an `added_weight`, `added` is normed by it before."""
+    if added_weight is not None:
+        added = rms_norm(added, added_weight, epsilon)
+    summed = hidden + added
+    return summed, rms_norm(summed, weight, epsilon)
+
+
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
     """[T, 2 * width], gate first: SiLU of the gate times the other half, [T, width]."""
     gate, up = gate_up.chunk(2, dim=-1)

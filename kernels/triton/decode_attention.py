@@ -20,7 +20,7 @@ import triton.language as tl
 from kernels.reference import ScoreRule
 from kernels.triton.pages import PageScales
 from kernels.triton.plan import AttentionPlan
-from kernels.triton.tile import attend_tile
+from kernels.triton.tile import attend_tile, product_type
 
 REDUCED_AT_ONCE = 16
 """Parts that the second kernel holds at a time."""
@@ -74,6 +74,7 @@ def attend_decoding(
         HEAD_PADDED=padded,
         CAPPED=rule.cap is not None,
         SCALED=scales is not None,
+        PRODUCT=product_type(queries.dtype),
         WHOLE=splits == 1,
         num_warps=4,
         num_stages=2,
@@ -140,6 +141,7 @@ def _attend_split(
     HEAD_PADDED: tl.constexpr,
     CAPPED: tl.constexpr,
     SCALED: tl.constexpr,
+    PRODUCT: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
     sequence, kv_head, place = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -157,7 +159,7 @@ def _attend_split(
     present = (shared < SHARED)[:, None] & (columns < HEAD_SIZE)[None, :]
     query_rows = tl.load(
         queries + row * query_stride + heads[:, None] * head_stride + columns[None, :], mask=present, other=0.0
-    )
+    ).to(PRODUCT)
     positions = tl.zeros([SHARED_PADDED], dtype=tl.int64) + context - 1
     maximum = tl.full([SHARED_PADDED], float("-inf"), dtype=tl.float32)
     total = tl.zeros([SHARED_PADDED], dtype=tl.float32)
@@ -190,6 +192,7 @@ def _attend_split(
             HEAD_PADDED,
             CAPPED,
             SCALED,
+            PRODUCT,
         )
     mean = weighted / tl.where(total > 0.0, total, 1.0)[:, None]
     if WHOLE:

@@ -20,7 +20,7 @@ from kernels.reference import ScoreRule
 from kernels.triton.decode_attention import tile_tokens
 from kernels.triton.pages import PageScales
 from kernels.triton.plan import AttentionPlan
-from kernels.triton.tile import attend_tile
+from kernels.triton.tile import attend_tile, product_type
 
 BLOCK_ROWS = 64
 """Rows of a program, where the heads that share a key head are not more than that."""
@@ -69,6 +69,7 @@ def attend_prompts(
         HEAD_PADDED=padded,
         CAPPED=rule.cap is not None,
         SCALED=scales is not None,
+        PRODUCT=product_type(queries.dtype),
         num_warps=4 if padded <= 128 else 8,
         num_stages=2,
     )
@@ -115,6 +116,7 @@ def _attend_block(
     HEAD_PADDED: tl.constexpr,
     CAPPED: tl.constexpr,
     SCALED: tl.constexpr,
+    PRODUCT: tl.constexpr,
 ):
     block, kv_head = tl.program_id(0), tl.program_id(1)
     sequence = _sequence_of(block, query_starts, sequences, BLOCK_QUERIES)
@@ -136,7 +138,7 @@ def _attend_block(
         queries + (start + query)[:, None] * query_stride + head[:, None] * head_stride + columns[None, :],
         mask=present,
         other=0.0,
-    )
+    ).to(PRODUCT)
     positions = context - count + query
     # What the last query of the block sees is the last token to read, and the first query's window the first.
     end = tl.minimum(context - count + first + BLOCK_QUERIES, context)
@@ -170,6 +172,7 @@ def _attend_block(
             HEAD_PADDED,
             CAPPED,
             SCALED,
+            PRODUCT,
         )
     mean = weighted / tl.where(total > 0.0, total, 1.0)[:, None]
     places = ((start + query) * kv_heads * SHARED + head)[:, None] * HEAD_SIZE + columns[None, :]

@@ -22,7 +22,7 @@ import torch
 import triton
 import triton.language as tl
 
-BLOCK = 4096
+BLOCK = 8192
 
 GREEDY_BELOW = tl.constexpr(1e-5)
 
@@ -52,7 +52,7 @@ def sample(
     ids = torch.empty(rows, dtype=torch.int64, device=logits.device)
     block = min(BLOCK, triton.next_power_of_2(vocabulary))
     _sample[(rows,)](
-        logits, temperatures, top_k, top_p, min_p, keys, ids, vocabulary, logits.stride(0), BLOCK=block, num_warps=8
+        logits, temperatures, top_k, top_p, min_p, keys, ids, vocabulary, logits.stride(0), BLOCK=block, num_warps=16
     )
     return ids
 
@@ -124,7 +124,7 @@ def _last_of_top_k(row, vocabulary, temperature, best, top_k, BLOCK: tl.constexp
 
 
 @triton.jit
-def _last_of_top_p(row, vocabulary, temperature, best, limit, k_bound, k_mass, k_above, BLOCK: tl.constexpr):
+def _last_of_top_p(row, vocabulary, temperature, best, limit, k_bound, k_mass, BLOCK: tl.constexpr):
     """The order of the last token before which there is less mass than `limit`.
 
     Mass at the last of the top k is not all counted: as many tokens as there is room for, `k_mass` together with all above it.
@@ -185,13 +185,14 @@ def _sample(
             k_room = top_k - count_above
             k_mass = mass_above + (mass_with - mass_above) * tl.minimum(k_room, tied) / tied
         if top_p < 1.0:
-            limit = top_p * k_mass
-            p_bound = _last_of_top_p(row, vocabulary, temperature, best, limit, k_bound, k_mass, 0, BLOCK)
+            # Never 0: the best token is always in.
+            limit = tl.maximum(top_p * k_mass, 1e-30)
+            p_bound = _last_of_top_p(row, vocabulary, temperature, best, limit, k_bound, k_mass, BLOCK)
             count_above, mass_above = _measure(row, vocabulary, temperature, best, p_bound, 1, BLOCK)
             count_with, mass_with = _measure(row, vocabulary, temperature, best, p_bound, 0, BLOCK)
             tied = tl.maximum(count_with - count_above, 1)
             each = tl.maximum((mass_with - mass_above) / tied, 1e-37)
-            # A token is in when less than the limit stands before it; the best one always is.
+            # A token is in when less than the limit stands before it.
             wanted = tl.ceil((limit - mass_above) / each)
             p_room = tl.maximum(tl.minimum(wanted, 2.0e9).to(tl.int32), 1)
     floor = float("-inf")

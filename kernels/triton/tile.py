@@ -10,8 +10,23 @@ beyond the sequence's own context.
 
 from __future__ import annotations
 
+from typing import Final
+
+import torch
 import triton
 import triton.language as tl
+
+_TYPES: Final = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+
+
+def product_type(dtype: torch.dtype) -> tl.dtype:
+    """The type in which rows of `dtype` are multiplied; sums are always in float32.
+
+    Triton's interpreter keeps bfloat16 as bits and cannot multiply them. Their products are exact in float32, so there it
+    computes what a device does.
+    """
+    interpreted = triton.knobs.runtime.interpret and dtype == torch.bfloat16
+    return tl.float32 if interpreted else _TYPES[dtype]
 
 
 @triton.jit
@@ -38,10 +53,11 @@ def attend_tile(
     HEAD_PADDED: tl.constexpr,
     CAPPED: tl.constexpr,
     SCALED: tl.constexpr,
+    PRODUCT: tl.constexpr,
 ):
     """The running maximum, sum and weighted values of each row with this tile taken in.
 
-    `queries` [ROWS, HEAD_PADDED], `positions`, `maximum` and `total` [ROWS], `weighted` [ROWS, HEAD_PADDED]. A window of 0 is
+    `queries` [ROWS, HEAD_PADDED] of PRODUCT, `positions`, `maximum` and `total` [ROWS], `weighted` [ROWS, HEAD_PADDED]. A window of 0 is
     none.
     """
     in_context = tokens < context
@@ -50,7 +66,7 @@ def attend_tile(
     columns = tl.arange(0, HEAD_PADDED)
     offsets = places[:, None] * HEAD_SIZE + columns[None, :]
     stored = in_context[:, None] & (columns < HEAD_SIZE)[None, :]
-    key_tile = tl.load(keys + offsets, mask=stored, other=0.0).to(queries.dtype)
+    key_tile = _loaded(keys + offsets, stored, SCALED, PRODUCT)
     scores = tl.dot(queries, tl.trans(key_tile), input_precision="ieee") * scale
     if SCALED:
         scores *= tl.load(key_scales + places, mask=in_context, other=0.0)[None, :]
@@ -68,9 +84,18 @@ def attend_tile(
     total = total * shrink + tl.sum(weights, 1)
     if SCALED:
         weights *= tl.load(value_scales + places, mask=in_context, other=0.0)[None, :]
-    value_tile = tl.load(values + offsets, mask=stored, other=0.0).to(queries.dtype)
-    gathered = tl.dot(weights.to(queries.dtype), value_tile, input_precision="ieee")
+    value_tile = _loaded(values + offsets, stored, SCALED, PRODUCT)
+    gathered = tl.dot(weights.to(PRODUCT), value_tile, input_precision="ieee")
     return new_maximum, total, weighted * shrink[:, None] + gathered
+
+
+@triton.jit
+def _loaded(places, stored, SCALED: tl.constexpr, PRODUCT: tl.constexpr):
+    """Rows of pages, 0 where nothing is stored. Numbers of 8 bits go through float32: not every pair of types is converted."""
+    rows = tl.load(places, mask=stored, other=0.0)
+    if SCALED:
+        rows = rows.to(tl.float32)
+    return rows.to(PRODUCT)
 
 
 @triton.jit
