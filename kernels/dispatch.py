@@ -50,5 +50,7 @@ def choose_cuda_kernels(device_name: str, capability: tuple[int, int], *, has_tr
         return KernelChoice("reference", f"{plain}, because triton is not installed", reference)
     if capability < OLDEST_CAPABILITY:
         has, wants = (".".join(map(str, version)) for version in (capability, OLDEST_CAPABILITY))
-        return KernelChoice("reference", f"{plain}, because Triton wants compute capability {wants} and it has {has}", reference)
+        return KernelChoice(
+            "reference", f"{plain}, because Triton wants compute capability {wants} and it has {has}", reference
+        )
     return KernelChoice("triton", f"compiled by Triton for {device_name}", importlib.import_module("kernels.triton"))

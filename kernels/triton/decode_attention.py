@@ -98,8 +98,8 @@ def attend_decoding(
 
 
 def tile_tokens(head_padded: int, dtype: torch.dtype, most: int) -> int:
-    """Tokens of one tile: keys of at most 32 KiB, so that two stages of keys and values fit into any device's shared memory."""
-    return min(max(16, min(64, 32768 // (head_padded * dtype.itemsize))), max(most, 16))
+    """Tokens of one tile: keys of at most 16 KiB, so that two stages of keys and values fit into any device's shared memory."""
+    return max(16, min(64, 16384 // (head_padded * dtype.itemsize), most))
 
 
 @triton.jit
@@ -150,9 +150,8 @@ def _attend_split(
         return
     context = tl.load(context_lens + sequence)
     begin = (first_split(context, SPLIT, WINDOW) + place) * SPLIT
-    if not WHOLE:
-        if begin >= context:
-            return
+    if not WHOLE and begin >= context:
+        return
     shared = tl.arange(0, SHARED_PADDED)
     columns = tl.arange(0, HEAD_PADDED)
     heads = kv_head * SHARED + shared
@@ -165,9 +164,11 @@ def _attend_split(
     total = tl.zeros([SHARED_PADDED], dtype=tl.float32)
     weighted = tl.zeros([SHARED_PADDED, HEAD_PADDED], dtype=tl.float32)
     end = tl.minimum(begin + SPLIT, context)
+    first = begin
     if WINDOW > 0:
-        # Tiles of this part that lie before the window are skipped, in whole tiles.
-        begin += tl.maximum(context - WINDOW - begin, 0) // TILE * TILE
+        # Whole tiles before the window are passed over.
+        first = tl.maximum(context - WINDOW, begin)
+        begin += (first - begin) // TILE * TILE
     for start in range(begin, end, TILE):
         maximum, total, weighted = attend_tile(
             query_rows,
@@ -176,6 +177,7 @@ def _attend_split(
             total,
             weighted,
             start + tl.arange(0, TILE),
+            first,
             end,
             block_tables + sequence.to(tl.int64) * table_stride,
             keys,

@@ -1,7 +1,7 @@
 """What the kernels need to know of pages: how they lie, and by what their numbers are multiplied where they are small.
 
-    keys, values   [pages, page_tokens, kv_heads, head_size], contiguous; bfloat16, float16, float32, or int8 or float8_e4m3fn with scales
-    scales         [pages, page_tokens, kv_heads] float32: of each token's key and value head, its own
+keys, values   [pages, page_tokens, kv_heads, head_size], contiguous; as wide as the rows, or int8 or float8_e4m3fn with scales
+scales         [pages, page_tokens, kv_heads] float32: of each token's key and value head, its own
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from kernels.triton.pages import PageScales
 from kernels.triton.plan import AttentionPlan
 from kernels.triton.tile import attend_tile, product_type
 
-BLOCK_ROWS = 64
-"""Rows of a program, where the heads that share a key head are not more than that."""
+BLOCK_BYTES = 32768
+"""Of the queries of a program: they stay in shared memory beside the tiles."""
 
 
 def attend_prompts(
@@ -39,9 +39,9 @@ def attend_prompts(
     tokens, heads, head_size = queries.shape
     kv_heads = keys.shape[2]
     shared = heads // kv_heads
-    rows = max(BLOCK_ROWS, triton.next_power_of_2(shared))
-    block_queries = rows // shared
     padded = max(triton.next_power_of_2(head_size), 16)
+    rows = max(min(64, BLOCK_BYTES // (padded * queries.element_size())), 16, triton.next_power_of_2(shared))
+    block_queries = rows // shared
     _attend_block[(tokens // block_queries + plan.sequences, kv_heads)](
         queries,
         keys,
@@ -142,13 +142,13 @@ def _attend_block(
     positions = context - count + query
     # What the last query of the block sees is the last token to read, and the first query's window the first.
     end = tl.minimum(context - count + first + BLOCK_QUERIES, context)
-    begin = end * 0
+    first_seen = end * 0
     if WINDOW > 0:
-        begin = tl.maximum(context - count + first + 1 - WINDOW, 0) // TILE * TILE
+        first_seen = tl.maximum(context - count + first + 1 - WINDOW, 0)
     maximum = tl.full([ROWS], float("-inf"), dtype=tl.float32)
     total = tl.zeros([ROWS], dtype=tl.float32)
     weighted = tl.zeros([ROWS, HEAD_PADDED], dtype=tl.float32)
-    for tile in range(begin, end, TILE):
+    for tile in range(first_seen // TILE * TILE, end, TILE):
         maximum, total, weighted = attend_tile(
             query_rows,
             positions,
@@ -156,6 +156,7 @@ def _attend_block(
             total,
             weighted,
             tile + tl.arange(0, TILE),
+            first_seen,
             end,
             block_tables + sequence.to(tl.int64) * table_stride,
             keys,

@@ -82,7 +82,9 @@ def _store(
         low, high = low.to(tl.float32), high.to(tl.float32)
         size = tl.maximum(tl.max(tl.abs(low), 0), tl.max(tl.abs(high), 0))
         scale = tl.where(size > 0.0, size / largest, 1.0)
-        low, high = low / scale, high / scale
+        # The quotient of the largest may be rounded beyond what the type can hold.
+        low = tl.minimum(tl.maximum(low / scale, -largest), largest)
+        high = tl.minimum(tl.maximum(high / scale, -largest), largest)
         if WHOLE_NUMBERS:
             low, high = tl.floor(low + 0.5), tl.floor(high + 0.5)
         tl.store(scales + place, scale)

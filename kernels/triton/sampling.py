@@ -116,7 +116,7 @@ def _measure(row, vocabulary, temperature, best, bound, above, BLOCK: tl.constex
 def _last_of_top_k(row, vocabulary, temperature, best, top_k, BLOCK: tl.constexpr):
     """The order of the `top_k`-th best: the largest bound at or above which there are so many."""
     low = tl.zeros([], dtype=tl.uint32)
-    for bit in range(0, 32):
+    for bit in range(32):
         step = (low * 0 + 1) << (31 - bit)
         count, _ = _measure(row, vocabulary, temperature, best, low | step, 0, BLOCK)
         low = tl.where(count >= top_k, low | step, low)
@@ -130,7 +130,7 @@ def _last_of_top_p(row, vocabulary, temperature, best, limit, k_bound, k_mass, B
     Mass at the last of the top k is not all counted: as many tokens as there is room for, `k_mass` together with all above it.
     """
     low = tl.zeros([], dtype=tl.uint32)
-    for bit in range(0, 32):
+    for bit in range(32):
         step = (low * 0 + 1) << (31 - bit)
         # If even the tokens at or above the bound are not enough, the last one is lower.
         _, mass = _measure(row, vocabulary, temperature, best, low | step, 0, BLOCK)

@@ -37,7 +37,8 @@ def attend_tile(
     total,
     weighted,
     tokens,
-    context,
+    first,
+    end,
     table,
     keys,
     values,
@@ -57,22 +58,22 @@ def attend_tile(
 ):
     """The running maximum, sum and weighted values of each row with this tile taken in.
 
-    `queries` [ROWS, HEAD_PADDED] of PRODUCT, `positions`, `maximum` and `total` [ROWS], `weighted` [ROWS, HEAD_PADDED]. A window of 0 is
-    none.
+    Only tokens from `first` on and before `end` are read. `queries` [ROWS, HEAD_PADDED] of PRODUCT, `positions`, `maximum` and
+    `total` [ROWS], `weighted` [ROWS, HEAD_PADDED]. A window of 0 is none.
     """
-    in_context = tokens < context
-    pages = tl.load(table + tokens // PAGE_TOKENS, mask=in_context, other=0).to(tl.int64)
+    read = (tokens >= first) & (tokens < end)
+    pages = tl.load(table + tokens // PAGE_TOKENS, mask=read, other=0).to(tl.int64)
     places = (pages * PAGE_TOKENS + tokens % PAGE_TOKENS) * kv_heads + kv_head
     columns = tl.arange(0, HEAD_PADDED)
     offsets = places[:, None] * HEAD_SIZE + columns[None, :]
-    stored = in_context[:, None] & (columns < HEAD_SIZE)[None, :]
+    stored = read[:, None] & (columns < HEAD_SIZE)[None, :]
     key_tile = _loaded(keys + offsets, stored, SCALED, PRODUCT)
     scores = tl.dot(queries, tl.trans(key_tile), input_precision="ieee") * scale
     if SCALED:
-        scores *= tl.load(key_scales + places, mask=in_context, other=0.0)[None, :]
+        scores *= tl.load(key_scales + places, mask=read, other=0.0)[None, :]
     if CAPPED:
         scores = cap * tanh(scores / cap)
-    visible = in_context[None, :] & (tokens[None, :] <= positions[:, None])
+    visible = read[None, :] & (tokens[None, :] <= positions[:, None])
     if WINDOW > 0:
         visible = visible & (tokens[None, :] > positions[:, None] - WINDOW)
     scores = tl.where(visible, scores, float("-inf"))
@@ -83,7 +84,7 @@ def attend_tile(
     shrink = tl.exp(maximum - base)
     total = total * shrink + tl.sum(weights, 1)
     if SCALED:
-        weights *= tl.load(value_scales + places, mask=in_context, other=0.0)[None, :]
+        weights *= tl.load(value_scales + places, mask=read, other=0.0)[None, :]
     value_tile = _loaded(values + offsets, stored, SCALED, PRODUCT)
     gathered = tl.dot(weights.to(PRODUCT), value_tile, input_precision="ieee")
     return new_maximum, total, weighted * shrink[:, None] + gathered

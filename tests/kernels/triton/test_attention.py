@@ -167,6 +167,6 @@ def test_pages_that_would_be_read_wrongly_are_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=words):
             kernels.paged_attention(batch.queries, keys, values, batch.plan(), None, scales)
+    turned = batch.queries.transpose(1, 2).contiguous().transpose(1, 2)
     with pytest.raises(ValueError, match="side by side"):
-        turned = batch.queries.transpose(1, 2).contiguous().transpose(1, 2)
         kernels.paged_attention(turned, batch.keys, batch.values, batch.plan())
