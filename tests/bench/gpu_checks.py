@@ -103,8 +103,8 @@ def small_page_checks(
     device: torch.device, parts: Sequence[tuple[int, int]], head_size: int, dtype: torch.dtype
 ) -> Iterator[Check]:
     """Pages of eight bits are written, and what attention reads from them is what their scales say."""
-    tokens = min(pages_for(parts) * PAGE_TOKENS, 4096)
     shape = (pages_for(parts), PAGE_TOKENS, KV_HEADS, head_size)
+    tokens = shape[0] * 3
     qkv = rows(tokens, (HEADS + 2 * KV_HEADS) * head_size)
     slots = torch.randperm(shape[0] * PAGE_TOKENS, generator=torch.Generator().manual_seed(3))[:tokens]
     angles = reference.rotary_angles(torch.arange(tokens), torch.rand(head_size // 2), torch.float32)

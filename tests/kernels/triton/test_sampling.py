@@ -44,8 +44,8 @@ def state_of(one: SamplingParams, num_sampled: int = 0) -> SamplingState:
     return state
 
 
-@given(rows=st.lists(params, min_size=1, max_size=3), num_sampled=st.integers(0, 5000), seed=st.integers(0, 99))
-@settings(max_examples=15, deadline=None, derandomize=True)
+@given(rows=st.lists(params, min_size=1, max_size=2), num_sampled=st.integers(0, 5000), seed=st.integers(0, 99))
+@settings(max_examples=12, deadline=None, derandomize=True)
 def test_a_seed_gives_the_token_it_gives_on_the_cpu(rows: list[SamplingParams], num_sampled: int, seed: int) -> None:
     logits = 3 * random_rows(len(rows), VOCABULARY, seed=seed)
     states = [state_of(one, num_sampled) for one in rows]
