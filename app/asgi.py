@@ -30,10 +30,12 @@ from app.operations import health
 from app.operations.metrics import Metrics
 from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
+from app.personas import routes as personas
 from app.problems import EXCEPTION_HANDLERS
 from app.responses import routes as responses
 from app.responses.socket import open_socket
 from app.route_guards import known_parameters_only
+from app.sessions import routes as sessions
 from app.settings import Settings
 from engine.client import EngineClient
 
@@ -66,7 +68,13 @@ def create_app(
         middleware=[AuthenticationMiddleware()],
         guards=[known_parameters_only],
         dependencies={"caller": Provide(_caller, sync_to_thread=False), "idempotent": Provide(_idempotent)},
-        route_handlers=[accounts.router(), conversations.router(), responses.router()],
+        route_handlers=[
+            accounts.router(),
+            conversations.router(),
+            personas.router(),
+            responses.router(),
+            sessions.router(),
+        ],
     )
     application = Litestar(
         route_handlers=[api, open_socket, health.router(), metrics_route(metrics), web.router(web_folder)],

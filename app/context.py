@@ -20,16 +20,20 @@ from app.accounts.throttle import LoginThrottle
 from app.clock import Monotonic, Now, utc_now
 from app.conversations.service import ConversationService
 from app.database import Database
+from app.engine_view import EngineView
 from app.idempotency import Idempotency
 from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
 from app.operations.metrics import Metrics
+from app.personas.prefixes import PersonaPrefixes
+from app.personas.service import PersonaService
 from app.realtime.hub import Hub
 from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
 from app.sessions.forgetting import Forgetting
+from app.sessions.service import SessionService
 from app.settings import Settings
 from app.sole_server import claimed_database
 from engine.client import EngineClient
@@ -51,6 +55,8 @@ class AppContext:
     authenticator: Authenticator
     conversations: ConversationService
     forgetting: Forgetting
+    sessions: SessionService
+    personas: PersonaService
     responses: Responses
     turns: TurnService
     reader: ResponseReader
@@ -79,7 +85,8 @@ async def open_context(
         if passwords is None:
             passwords = Passwords()
             stack.push_async_callback(asyncio.to_thread, passwords.close)
-        await passwords.prepare()
+        # Beside the rest of the start, which would wait a tenth of a second for it; a sign-in that comes sooner does without.
+        stack.push_async_callback(_cancelled, asyncio.create_task(passwords.prepare()))
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database)
@@ -93,8 +100,12 @@ async def open_context(
         forgetting = Forgetting(engine, conversations, accounts, responses.answers_ended)
         conversations.after_deletion(forgetting.conversation_deleted)
         stack.push_async_callback(forgetting.close)
-        # The last one waits for the engine, and must keep nothing else waiting.
-        chores = [accounts.purge, idempotency.purge, forgetting.reconcile]
+        view = EngineView(engine, monotonic)
+        prefixes = PersonaPrefixes(database, engine, view)
+        personas = PersonaService(database, idempotency, settings, prefixes, now=now)
+        stack.push_async_callback(prefixes.close)
+        # The last two wait for the engine, and must keep nothing else waiting.
+        chores = [accounts.purge, idempotency.purge, forgetting.reconcile, prefixes.prepare]
         for work in (keep_house(chores), watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
@@ -110,6 +121,8 @@ async def open_context(
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
             forgetting=forgetting,
+            sessions=SessionService(engine, view),
+            personas=personas,
             responses=responses,
             turns=responses.turns,
             reader=responses.reader,

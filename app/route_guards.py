@@ -8,7 +8,9 @@ from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
-from app.errors import InvalidInput
+from app.accounts.identity import Identity
+from app.accounts.models import UserRole
+from app.errors import Forbidden, InvalidInput
 
 AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
@@ -25,6 +27,13 @@ def known_parameters_only(connection: AnyConnection, handler: BaseRouteHandler) 
         raise InvalidInput(
             f"this resource has no query parameter {min(unknown)[:80]!r}; it has: {known}", code="unknown_parameter"
         )
+
+
+def admins_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """Raises Forbidden for everybody else, whatever it is that they ask for."""
+    caller: Identity | None = connection.user
+    if caller is None or caller.role is not UserRole.ADMIN:
+        raise Forbidden("only administrators may do this")
 
 
 def no_idempotency_key(connection: AnyConnection, handler: BaseRouteHandler) -> None:

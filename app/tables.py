@@ -6,8 +6,9 @@ from __future__ import annotations
 from app.accounts import models as accounts
 from app.conversations import models as conversations
 from app.database import Base
+from app.personas import models as personas
 from app.responses import models as responses
 
-ROOMS = (accounts, conversations, responses)
+ROOMS = (accounts, conversations, personas, responses)
 
 METADATA = Base.metadata

@@ -13,7 +13,16 @@ from engine.prefixes import Prefix
 from engine.sampler import SamplingState
 from engine.sequence import Sequence
 from engine.tokenizer import ChatTokenizer
-from engine.types import CachedFrom, GenerationRequest, Namespace, Priority, RequestId, SamplingParams, Usage
+from engine.types import (
+    CachedFrom,
+    GenerationRequest,
+    Namespace,
+    Priority,
+    RequestId,
+    SamplingParams,
+    SessionKey,
+    Usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,15 @@ class Answer:
     @property
     def ttft_ms(self) -> float | None:
         return _milliseconds(self.arrived_at, self.first_token_at)
+
+    def is_turn_of(self, key: SessionKey) -> bool:
+        return self.sequence.session is not None and self.sequence.session.key == key and self.prefix is None
+
+    def is_within(self, namespace: Namespace) -> bool:
+        return self.sequence.namespace is not None and namespace.covers(self.sequence.namespace)
+
+    def is_building(self, name: str) -> bool:
+        return self.prefix is not None and self.prefix.name == name
 
     def usage(self) -> Usage:
         """What it cost so far."""

@@ -20,8 +20,8 @@ class EngineConfig:
 
     Queue: `max_waiting_tokens` bounds the prompt tokens of the requests that wait. An idle engine may wait `batch_window_ms` for
     more requests before its first step, never for interactive ones. A step is kept short enough that running answers get a
-    token every `inter_token_target_ms`; 0 switches that off. `kv_reserve` is the share of the pages that admission leaves free
-    for running answers to grow into.
+    token every `inter_token_target_ms`; with 0 it only takes no longer than 4 times what its answers are used to. `kv_reserve`
+    is the share of the pages that admission leaves free for running answers to grow into.
 
     Reuse: `reuse` False computes every prompt whole. Sessions leave the pages for the host's memory `session_device_s`, that
     for the disk `session_host_s`, and the disk for good `session_ttl_s` after their last turn.

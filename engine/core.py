@@ -14,7 +14,7 @@ from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
 from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
 from engine.memory import Memory
-from engine.memory_map import memory_stats, snapshot
+from engine.memory_map import MemoryStats, snapshot
 from engine.pages import PagesCorrupt
 from engine.prefixes import Prefix
 from engine.runner import Runner
@@ -42,9 +42,6 @@ from engine.types import (
 )
 
 logger = logging.getLogger(__name__)
-
-COUNT_EVERY_S = 1.0
-"""How often the pages are counted by state while there is work: it takes a while where there are many."""
 
 TELL_SETBACKS_EVERY_S = 1.0
 """The order of the queue moves with every token that is served, forwards and back; nobody watches it that closely."""
@@ -85,8 +82,7 @@ class Engine:
         self._num_stalls = 0
         self._is_gathering = False
         self._positions_told_at = float("-inf")
-        self._counted_at = float("-inf")
-        self._counted = EngineStats(EngineState.LOADING)
+        self._memory_stats = MemoryStats(scheduler, memory)
         self._building: Prefix | None = None
         self._is_blocked = False
         """Whether all there is to do waits for the disk."""
@@ -156,24 +152,26 @@ class Engine:
 
     def drop_session(self, key: SessionKey, reply: Callable[[bool | EngineError], None]) -> None:
         """Cancel a session's turns and forget it in every tier; the reply comes when no file of it is left."""
-        self._cancel(lambda sequence: sequence.session is not None and sequence.session.key == key)
+        self._cancel(lambda answer: answer.is_turn_of(key))
         is_there = self._memory.sessions.get(key) is not None
         self._memory.drop_session(key, lambda is_gone: reply(is_there if is_gone else FilesNotDeleted()))
 
     def drop_namespace(self, namespace: Namespace, reply: Callable[[int | EngineError], None]) -> None:
         """The same for everything of a user."""
-        self._cancel(lambda sequence: sequence.namespace is not None and namespace.covers(sequence.namespace))
+        self._cancel(lambda answer: answer.is_within(namespace))
         count = len(self._memory.sessions.within(namespace))
         self._memory.drop_namespace(namespace, lambda is_gone: reply(count if is_gone else FilesNotDeleted()))
 
     def set_prefix(self, name: str, prefix_ids: list[int], reply: Callable[[bool], None] | None = None) -> None:
         """Compute a persona's prefix when there is time, or load it; the reply comes as soon as it is registered."""
+        self._cancel(lambda answer: answer.is_building(name) and answer.sequence.tokens != prefix_ids)
         self._memory.set_prefix(name, prefix_ids)
         if reply is not None:
             reply(True)
 
     def drop_prefix(self, name: str, reply: Callable[[bool | EngineError], None]) -> None:
         """Forget a persona's prefix in every tier; the reply comes when no file of it is left."""
+        self._cancel(lambda answer: answer.is_building(name))
         self._memory.drop_prefix(name, lambda is_gone: reply(is_gone or FilesNotDeleted()))
 
     def stop(self, failure: EngineFailure) -> None:
@@ -211,11 +209,8 @@ class Engine:
 
     def stats(self, state: EngineState, threads: int) -> EngineStats:
         """A snapshot of the counters."""
-        now = self._clock()
-        if now >= self._counted_at + COUNT_EVERY_S or not self._scheduler.has_work:
-            self._counted_at, self._counted = now, memory_stats(self._scheduler, self._memory)
         return replace(
-            self._counted,
+            self._memory_stats.at(self._clock()),
             state=state,
             running_requests=len(self._scheduler.running) + len(self._scheduler.restoring),
             waiting_requests=len(self._scheduler.waiting),
@@ -234,9 +229,9 @@ class Engine:
             threads=threads,
         )
 
-    def _cancel(self, is_meant: Callable[[TokenSequence], bool]) -> None:
+    def _cancel(self, is_meant: Callable[[Answer], bool]) -> None:
         for answer in list(self._answers.values()):
-            if is_meant(answer.sequence):
+            if is_meant(answer):
                 self._finish(answer, FinishReason.CANCELLED)
 
     # --- the three words of a step -----------------------------------------------------------------------------------
@@ -373,7 +368,7 @@ class Engine:
             self._scheduler.add(answer.sequence)
         except PromptTooLong as problem:
             logger.warning("the prefix of persona %r is not kept: %s", prefix.name, problem)
-            self._memory.let_go(self._memory.prefixes.failed(prefix))
+            self._memory.let_go(self._memory.prefixes.failed(prefix, is_hopeless=True))
             return
         self._building = prefix
         self._answers[answer.sequence.request_id] = answer

@@ -15,7 +15,9 @@ import torch
 logger = logging.getLogger(__name__)
 
 SELF_TEST_SIZE = 512
-SELF_TEST_REPEATS = 8
+SELF_TEST_REPEATS = 3
+"""The best of so many: 20 ms in all, and what else the machine does at that moment counts less than in a mean."""
+
 LEAST_SPEEDUP = 1.2
 """Two idle cores reach about 1.9; below this the second thread as good as does nothing."""
 
@@ -57,7 +59,9 @@ def _speedup(threads: int, clock: Callable[[], float]) -> float:
 def _seconds(matrix: torch.Tensor, threads: int, clock: Callable[[], float]) -> float:
     torch.set_num_threads(threads)
     torch.mm(matrix, matrix)
-    begun = clock()
+    times = []
     for _ in range(SELF_TEST_REPEATS):
+        begun = clock()
         torch.mm(matrix, matrix)
-    return clock() - begun
+        times.append(clock() - begun)
+    return min(times)

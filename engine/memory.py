@@ -24,7 +24,7 @@ from engine.scheduler import Scheduler
 from engine.sequence import Sequence
 from engine.session import Session
 from engine.sessions import Demotion, Sessions
-from engine.snapshot import SessionState
+from engine.snapshot import PrefixState, PrefixStatus, SessionState
 from engine.step_size import StepLoad
 from engine.tiers.disk_content import FoundSession
 from engine.tiers.restores import Restore, RestoreItem
@@ -117,6 +117,9 @@ class Memory:
                 cached = sequence.cached_from or CachedFrom()
                 self.sessions.commit(session, committed, cached.total, ttft_ms)
             self.sessions.end(session)
+        if sequence.public_tokens and not self.prefixes.is_public(sequence.tokens[: sequence.public_tokens]):
+            # Its persona was dropped or replaced while it ran, and what it had published of that is nobody's.
+            self._cache.remove_unowned(Namespace.public())
 
     def leave(self, sequence: Sequence, keep_tokens: int | None) -> None:
         """Take a sequence out of the engine, wherever it is in it."""
@@ -155,7 +158,7 @@ class Memory:
             self.num_expired += demotion.to is None
             self._demote(demotion, Departure.EXPIRED, _nobody)
         self._park_some()
-        self.prefixes.lost()
+        self.let_go(self.prefixes.lost())
 
     def next_due(self) -> float | None:
         """When `tend` has something to do by itself."""
@@ -232,6 +235,7 @@ class Memory:
     def set_prefix(self, name: str, ids: Items[int]) -> None:
         """Register a prefix; what is on disk of exactly these ids is taken from there."""
         self.let_go(self.prefixes.register(name, ids))
+        self._cache.remove_unowned(Namespace.public())
         found, prefix = self._found_prefixes.pop(name, None), self.prefixes.get(name)
         if found is None or prefix is None:
             return
@@ -253,9 +257,16 @@ class Memory:
         else:
             self.let_go([prefix.owner])
 
+    def unclaimed_prefixes(self) -> Iterator[PrefixStatus]:
+        """Prefixes on disk that nobody has registered since the start: of personas that are gone, unless they still come."""
+        for name, found in self._found_prefixes.items():
+            tokens = sum(len(page.content.tokens) for page in found.pages)
+            yield PrefixStatus(name, PrefixState.COLD, tokens, len(found.pages), "disk")
+
     def drop_prefix(self, name: str, on_gone: Callable[[bool], None]) -> None:
         """Forget a prefix in every tier."""
         self.let_go(self.prefixes.drop(name), files_too=False)
+        self._cache.remove_unowned(Namespace.public())
         self._found_prefixes.pop(name, None)
         self.tiers.delete_session(SessionKey(Namespace.public(), name), on_gone)
 

@@ -10,13 +10,15 @@ from enum import StrEnum
 from typing import TypeVar
 
 from engine.cached_page import CachedPage
+from engine.eviction_order import page_retention
 from engine.memory import Memory
 from engine.pages import PageId
-from engine.prefix_cache import page_retention
 from engine.scheduler import Scheduler
 from engine.session import Retention
 from engine.snapshot import EngineSnapshot, PageState, PageStatus, TierStatus
 from engine.types import Counts, EngineState, EngineStats, NamespaceKind
+
+COUNT_EVERY_S = 1.0
 
 Name = TypeVar("Name", bound=StrEnum)
 
@@ -27,7 +29,7 @@ def snapshot(scheduler: Scheduler, memory: Memory) -> EngineSnapshot:
     used = pool.num_pages - pool.num_free
     return EngineSnapshot(
         sessions=tuple(memory.sessions.status(session) for session in memory.sessions),
-        prefixes=memory.prefixes.statuses(),
+        prefixes=(*memory.prefixes.statuses(), *memory.unclaimed_prefixes()),
         pages=page_map(scheduler),
         device=TierStatus(used, used * page_bytes, pool.num_pages * page_bytes),
         host=memory.tiers.host,
@@ -35,8 +37,25 @@ def snapshot(scheduler: Scheduler, memory: Memory) -> EngineSnapshot:
     )
 
 
+class MemoryStats:
+    """The part of the statistics that is about memory. While there is work it is counted now and then only: that takes a while
+    where there are many pages."""
+
+    def __init__(self, scheduler: Scheduler, memory: Memory) -> None:
+        self._scheduler = scheduler
+        self._memory = memory
+        self._counted_at = float("-inf")
+        self._counted = EngineStats(EngineState.LOADING)
+
+    def at(self, now: float) -> EngineStats:
+        """As of now, or of a second ago at most."""
+        if now >= self._counted_at + COUNT_EVERY_S or not self._scheduler.has_work:
+            self._counted_at, self._counted = now, memory_stats(self._scheduler, self._memory)
+        return self._counted
+
+
 def memory_stats(scheduler: Scheduler, memory: Memory) -> EngineStats:
-    """The part of the statistics that is about memory."""
+    """The part of the statistics that is about memory, counted now."""
     tiers, counters = memory.tiers, memory.tiers.counters
     pool, page_bytes = scheduler.pool, tiers.record_bytes
     used_bytes = (pool.num_pages - pool.num_free) * page_bytes

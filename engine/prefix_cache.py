@@ -16,10 +16,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from engine.cached_page import CachedPage, StoredPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
+from engine.eviction_order import EvictionOrder, page_retention
 from engine.page_keys import PageKey, PageKeys
 from engine.pages import PageId, PagePool
 from engine.sessions import Retention, Session
@@ -51,11 +53,7 @@ class PrefixCache:
     Without `move_with` there is no tier but the device.
     """
 
-    def __init__(
-        self,
-        pool: PagePool,
-        keys: PageKeys,
-    ) -> None:
+    def __init__(self, pool: PagePool, keys: PageKeys) -> None:
         self.pool = pool
         self.keys = keys
         self._park: Move = _nothing
@@ -66,9 +64,7 @@ class PrefixCache:
         self._host_losers: list[CachedPage] = []
         self._families: dict[Family, list[CachedPage]] = {}
         self._uses = 0
-        # Pages in the order in which they leave the device. An entry whose page was used since is passed over.
-        self._order: list[tuple[int, int, int, int, CachedPage]] = []
-        self._pushed = 0
+        self._order = EvictionOrder(pool)
         self.num_evicted = 0
         """Pages that have left the device because others needed the place."""
 
@@ -128,7 +124,7 @@ class PrefixCache:
         self._uses += 1
         for page in pages:
             page.last_used = self._uses
-            self._line_up(page)
+            self._order.add(page, self._on_device.values())
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -202,7 +198,7 @@ class PrefixCache:
         """The bytes of an indexed page are in this device page too, which a sequence holds."""
         if page in self and page.device is None:
             self._place(page, device)
-            self._line_up(page)
+            self._order.add(page, self._on_device.values())
 
     def own(self, pages: Iterable[CachedPage], owner: Session) -> None:
         """These pages are on the path of `owner`; public ones are everybody's and not counted."""
@@ -214,16 +210,8 @@ class PrefixCache:
 
     def make_room(self, count: int) -> None:
         """Have `count` pages free, as far as there are any to evict."""
-        victims: list[CachedPage] = []
-        wanted = count - self.pool.num_free
-        while len(victims) < wanted and self._order:
-            retention, last_used, _, _, page = heapq.heappop(self._order)
-            if page.device is None or page.last_used != last_used or not self.pool.is_evictable(page.device):
-                continue
-            if retention != page_retention(page):
-                self._line_up(page)
-                continue
-            victims.append(page)
+        wanted = max(0, count - self.pool.num_free)
+        victims = list(islice(self._order.take(self._on_device.values()), wanted)) if wanted else []
         self.num_evicted += len(victims)
         self.leave_device(victims)
 
@@ -263,7 +251,7 @@ class PrefixCache:
             if not page.owners:
                 removed.append(page)
             else:
-                self._line_up(page)
+                self._order.add(page, self._on_device.values())
         self.remove(removed)
         return removed
 
@@ -285,6 +273,10 @@ class PrefixCache:
     def prune(self, pages: Iterable[CachedPage]) -> None:
         """Take those out of the index whose bytes are nowhere any more."""
         self.remove([page for page in pages if page in self and not _has_place(page)])
+
+    def remove_unowned(self, namespace: Namespace) -> None:
+        """Take the pages of a namespace out of the index that nobody owns."""
+        self.remove([page for page in self if page.namespace == namespace and not page.owners])
 
     def remove_namespace(self, namespace: Namespace) -> None:
         """Take every page of a user out of the index, all parts of the namespace included."""
@@ -311,6 +303,9 @@ class PrefixCache:
             for owner in page.owners:
                 if page not in owner.pages or owner.key.namespace != page.namespace:
                     raise EngineError(f"page {page.index} of a chain has an owner that does not know it")
+        if any(page.device != device or page not in self for device, page in self._on_device.items()):
+            raise EngineError("a device page is in the books of a page that is elsewhere")
+        self._order.check_integrity(self._on_device.values())
         if sum(map(len, self._families.values())) != len(self._pages):
             raise EngineError("a family holds a page that is not indexed")
 
@@ -365,18 +360,6 @@ class PrefixCache:
         page.owners.add(owner)
         owner.pages.add(page)
 
-    def _line_up(self, page: CachedPage) -> None:
-        if page.device is None:
-            return
-        self._pushed += 1
-        heapq.heappush(self._order, (page_retention(page), page.last_used, -page.index, self._pushed, page))
-        if len(self._order) > 64 + 4 * self.pool.num_pages:
-            self._order = [
-                (page_retention(page), page.last_used, -page.index, number, page)
-                for number, page in enumerate(page for page in self if page.device is not None)
-            ]
-            heapq.heapify(self._order)
-
 
 def _nothing(pages: Sequence[CachedPage]) -> None:
     """There is no tier below the device."""
@@ -395,11 +378,6 @@ def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
             break
         count += 1
     return count
-
-
-def page_retention(page: CachedPage) -> Retention:
-    """How late a page leaves: as its most important owner wants it."""
-    return max((owner.retention for owner in page.owners), default=Retention.NOBODY)
 
 
 def _family(page: CachedPage) -> Family:

@@ -16,6 +16,9 @@ from engine.session import Session
 from engine.snapshot import PrefixState, PrefixStatus
 from engine.types import NamespaceKind
 
+MAX_VAIN_BUILDS: Final = 3
+"""A step that failed by accident is no reason to give up, and a pool that is too small is noticed soon."""
+
 DEFAULT_OPENING: Final = ""
 """The prefix that belongs to no persona: what the model's template says before the first word of a user. It is used for requests
 that name none."""
@@ -35,8 +38,16 @@ class Prefix:
     source: str | None = None
     last_used: int = 0
     """A count of uses and no time: larger is later."""
-    has_failed: bool = False
-    """It could not be built and is not tried again: the same ids would fail again."""
+    num_vain_builds: int = 0
+    """Builds since its last use that failed or whose pages have vanished."""
+
+    is_hopeless: bool = False
+    """It does not fit into the model's context, or into memory, whatever happens."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is left alone until somebody uses it: building it again and again would hold up whoever waits."""
+        return self.is_hopeless or self.num_vain_builds > MAX_VAIN_BUILDS
 
     @property
     def num_pages(self) -> int:
@@ -47,7 +58,7 @@ class Prefix:
 class Prefixes:
     """Owns every registered prefix and the budget: those BUILDING and READY together have at most `budget_pages`.
 
-        register ─fits─→ BUILDING ─built→ READY ─lost→ BUILDING
+        register ─fits─→ BUILDING ─built→ READY ─lost→ BUILDING      a few times, then COLD until it is used
            └─does not──→ COLD ─room→ BUILDING       READY ─room for a new one→ COLD
 
     A new one makes room by sending READY ones away, the least recently used first, but only if that is enough. One in use is
@@ -102,6 +113,8 @@ class Prefixes:
         if prefix is not None:
             self._uses += 1
             prefix.last_used = self._uses
+            prefix.num_vain_builds = 0
+            self._fill_room()
 
     def next_to_build(self) -> Prefix | None:
         """The one that is waited for most: of those BUILDING the most recently used."""
@@ -116,23 +129,22 @@ class Prefixes:
         prefix.source = source
         return True
 
-    def failed(self, prefix: Prefix) -> list[Session]:
-        """It cannot be built. Returns the owners that have to let go of their pages."""
-        prefix.state = PrefixState.COLD
-        prefix.has_failed = True
-        self._fill_room()
+    def failed(self, prefix: Prefix, *, is_hopeless: bool = False) -> list[Session]:
+        """It could not be built, or never can. Returns the owners that have to let go of their pages."""
+        prefix.is_hopeless = is_hopeless
+        self._build_again(prefix)
         return [prefix.owner]
 
-    def lost(self) -> list[Prefix]:
-        """Those READY whose pages have vanished, some or all: they are BUILDING again. To be asked now and then."""
+    def lost(self) -> list[Session]:
+        """Look for those READY whose pages have vanished, some or all. Returns the owners that have to let go of the rest."""
         lost = [
             prefix
             for prefix in self._prefixes.values()
             if prefix.state is PrefixState.READY and len(prefix.owner.pages) < prefix.num_pages
         ]
         for prefix in lost:
-            prefix.state = PrefixState.BUILDING
-        return lost
+            self._build_again(prefix)
+        return [prefix.owner for prefix in lost if prefix.state is PrefixState.COLD]
 
     def public_tokens(self, name: str | None, prompt_ids: Sequence[int]) -> int:
         """How many tokens of this prompt are the named prefix's own; of no persona's, the default opening's.
@@ -143,6 +155,10 @@ class Prefixes:
         if prefix is None:
             return 0
         return common_length(prefix.ids, tuple(prompt_ids[: len(prefix.ids)]))
+
+    def is_public(self, ids: Sequence[int]) -> bool:
+        """Whether some persona that is registered now begins with these."""
+        return any(prefix.ids[: len(ids)] == tuple(ids) for prefix in self._prefixes.values())
 
     def statuses(self) -> tuple[PrefixStatus, ...]:
         return tuple(
@@ -160,6 +176,14 @@ class Prefixes:
                     raise PagesCorrupt("a prefix holds a page that does not know it, or that is not public")
             if prefix.state is PrefixState.COLD and prefix.owner.pages:
                 raise PagesCorrupt(f"a cold prefix holds {len(prefix.owner.pages)} pages")
+
+    def _build_again(self, prefix: Prefix) -> None:
+        prefix.num_vain_builds += 1
+        if prefix.is_given_up:
+            prefix.state = PrefixState.COLD
+            self._fill_room()
+        elif prefix.state is not PrefixState.COLD:
+            prefix.state = PrefixState.BUILDING
 
     def _make_room(self, wanted: Prefix) -> list[Session]:
         missing = self.pages_promised + wanted.num_pages - self._budget_pages
@@ -184,7 +208,7 @@ class Prefixes:
         cold = [
             prefix
             for prefix in self._prefixes.values()
-            if prefix.state is PrefixState.COLD and prefix.ids and not prefix.has_failed
+            if prefix.state is PrefixState.COLD and prefix.ids and not prefix.is_given_up
         ]
         for prefix in sorted(cold, key=lambda prefix: -prefix.last_used):
             if self.pages_promised + prefix.num_pages <= self._budget_pages:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.context_policy import kept_turns
 from engine.encoded_chats import EncodedChat, EncodedChats, TurnSizes
-from engine.scheduler import require_room
+from engine.room import require_room
 from engine.types import ContextPolicy, GenerationRequest, Namespace, Role, SessionKey, Turn
 
 if TYPE_CHECKING:

@@ -8,14 +8,21 @@ arrival. The first in seniority is never preempted, and everybody becomes the fi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from engine.ageing import is_lower, rank
+from engine.ageing import OVERDUE, is_lower, rank
+from engine.errors import PromptTooLong
+from engine.fair_shares import Account
 from engine.kv_reserve import KVReserve
 from engine.pages import PagePool, pages_for
 from engine.sequence import Sequence as TokenSequence
+from engine.step_plan import StepPlan
 from engine.step_size import StepLoad, StepSize
 from engine.types import Priority
+
+LARGE_SHARE = 0.25
+"""The part of all places above which an account may have to give one back. Below it, places come free often enough."""
 
 
 class Room:
@@ -26,40 +33,64 @@ class Room:
         self._reserve = reserve
         self._step_size = step_size
         self._max_running = max_running
+        # Whoever has that many keeps one at least, so that two never take each other's place for ever.
+        self._large_share = max(1.0, max_running * LARGE_SHARE)
 
     def has_place(self, sequence: TokenSequence, others: Sequence[TokenSequence]) -> bool:
         """Whether one more may run beside these: by their number, and by how long a step with all of them would take."""
-        return len(others) < self._max_running and self._step_size.may_join(load_of(others), len(sequence.tokens))
+        if len(others) >= self._max_running:
+            return False
+        return self._step_size.may_join(load_of(others), len(sequence.tokens), usual_s(others, self._step_size))
 
-    def may_start_any(self, running: Sequence[TokenSequence], restoring: Sequence[TokenSequence]) -> bool:
-        """Whether it is worth looking at who waits: there is a place, or somebody who may have to leave his."""
-        is_full = len(running) + len(restoring) >= self._max_running
-        return not is_full or any(is_lower(other.priority, Priority.INTERACTIVE) for other in running)
+    def fits(self, sequence: TokenSequence, shared_pages: int, others: Sequence[TokenSequence]) -> bool:
+        """Whether it may run beside these. `shared_pages` are those it needs and they hold."""
+        return self._fits(sequence, shared_pages, others, ())
 
-    def who_gives_way(
+    def displacement(
         self,
-        sequence: TokenSequence,
-        shared_pages: int,
+        order: Sequence[TokenSequence],
         running: Sequence[TokenSequence],
         restoring: Sequence[TokenSequence],
         now: float,
-    ) -> list[TokenSequence] | None:
-        """Running sequences of lower classes to be preempted, the last in seniority first, so that this one fits; mostly none.
-
-        None where it does not fit even then. `shared_pages` are those it needs and others hold. Whoever has waited long enough
-        to count as of its class is safe, so it happens to no sequence for ever.
-        """
-        leaving: list[TokenSequence] = []
-        if self._fits(sequence, shared_pages, [*running, *restoring], leaving):
-            return leaving
-        its_rank = _rank(sequence, now)
-        for other in reversed(by_seniority(running, now)):
-            if is_lower(other.priority, sequence.priority) and _rank(other, now) > its_rank:
-                leaving.append(other)
-                # What it shares with one that leaves is not in use any more, so nothing is counted as shared.
-                if self._fits(sequence, 0, [*running, *restoring], leaving):
-                    return leaving
+    ) -> tuple[TokenSequence, list[TokenSequence]] | None:
+        """The first in the order that others have to give way to, and those others; mostly nobody."""
+        in_engine = [*running, *restoring]
+        places = Counter(one.account for one in in_engine)
+        are_alike = all(one.priority is Priority.INTERACTIVE for one in running)
+        if are_alike and max(places.values(), default=0) <= self._large_share:
+            return None
+        seen: set[tuple[Account | None, Priority]] = set()
+        for sequence in order:
+            if (kind := (sequence.account, sequence.priority)) not in seen:
+                seen.add(kind)
+                if leaving := self._who_gives_way(sequence, running, in_engine, now):
+                    return sequence, leaving
         return None
+
+    def _who_gives_way(
+        self, sequence: TokenSequence, running: Sequence[TokenSequence], in_engine: Sequence[TokenSequence], now: float
+    ) -> list[TokenSequence]:
+        """Running sequences to be preempted so that this one fits, the last in seniority first; none where that does not help."""
+        places = Counter(one.account for one in in_engine)
+        leaving: list[TokenSequence] = []
+        for other in reversed(by_seniority(running, now)):
+            if outranks(sequence, other, now) or self._holds_too_much(other, sequence, places, now):
+                leaving.append(other)
+                places[other.account] -= 1
+                # What it shares with one that leaves is not in use any more, so nothing is counted as shared.
+                if self._fits(sequence, 0, in_engine, leaving):
+                    return leaving
+        return []
+
+    def _holds_too_much(
+        self, other: TokenSequence, sequence: TokenSequence, places: Counter[Account | None], now: float
+    ) -> bool:
+        """Whether the account of `other` has so many places that it has to give one to an account that has none and was kept
+        waiting for long: otherwise whoever fills all places with long answers has them until those end."""
+        if places[sequence.account] or _rank(sequence, now) > OVERDUE or is_lower(sequence.priority, other.priority):
+            return False
+        even = places.total() / (len(places) + 1)
+        return places[other.account] > max(self._large_share, even)
 
     def fit_running(
         self, running: Sequence[TokenSequence], now: float
@@ -96,6 +127,18 @@ class Room:
         )
 
 
+def require_room(prompt_tokens: int, max_sequence_tokens: int) -> None:
+    """Raise PromptTooLong unless the prompt leaves room for one token of an answer."""
+    if prompt_tokens >= max_sequence_tokens:
+        raise PromptTooLong(prompt_tokens, max_sequence_tokens - 1)
+
+
+def outranks(sequence: TokenSequence, other: TokenSequence, now: float) -> bool:
+    """Whether one may take the place of another: it is of a higher class, and the other has not been here for so long that it
+    counts as of the same. So it happens to no sequence for ever."""
+    return is_lower(other.priority, sequence.priority) and _rank(other, now) > _rank(sequence, now)
+
+
 def by_seniority(sequences: Iterable[TokenSequence], now: float) -> list[TokenSequence]:
     return sorted(sequences, key=lambda sequence: (_rank(sequence, now), sequence.arrival))
 
@@ -103,6 +146,26 @@ def by_seniority(sequences: Iterable[TokenSequence], now: float) -> list[TokenSe
 def load_of(answers: Sequence[TokenSequence]) -> StepLoad:
     """A step in which each of these takes one token."""
     return StepLoad(answers=len(answers), answer_reads=sum(len(sequence.tokens) for sequence in answers))
+
+
+def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
+    """Seconds between two tokens that the quickest of these is used to; nobody watches background work."""
+    paces = [
+        step_size.seconds(answer.lightest)
+        for answer in answers
+        if answer.lightest is not None and answer.priority is not Priority.BACKGROUND
+    ]
+    return min(paces, default=None)
+
+
+def note_pace(plan: StepPlan, step_size: StepSize) -> None:
+    """Remember for each answer the lightest step in which it got a token."""
+    answers = plan.load.without_prompts()
+    answers_s = step_size.seconds(answers)
+    for item in plan.run:
+        lightest = item.sequence.lightest
+        if item.is_answer and (lightest is None or answers_s < step_size.seconds(lightest)):
+            item.sequence.lightest = answers
 
 
 def pages_for_one_more(sequence: TokenSequence) -> int:

@@ -20,6 +20,11 @@ from engine.sequence import Sequence as TokenSequence
 from engine.step_plan import Scheduled
 from engine.types import RequestId, SamplingParams
 
+WARM_UP_TOKENS = 32
+WARM_UP_STREAMS = 4
+"""A start waits for them, so they are few. Every weight is touched, libraries set themselves up, and threads are there; the first
+larger chunk after that takes 3 % longer than the second one, and more of these would take half a second."""
+
 
 class Runner:
     """Owns the decoder and its KV cache. Every call computes exactly the tokens it is given."""
@@ -39,15 +44,16 @@ class Runner:
             return self._sampler.sample(logits, states) if states else []
 
     def warm_up(self, max_step_tokens: int, max_running: int) -> None:
-        """Run the shapes that are to come once: one prompt chunk, one answer alone, many answers.
+        """Run the shapes that are to come once: one prompt chunk, one answer alone, answers together.
 
         Writes into pages that nobody holds yet; every page is written before it is read.
         """
-        pages = [PageId(page) for page in range(min(self._cache.pages, pages_for(max_step_tokens)))]
-        prompt_tokens = min(max_step_tokens, len(pages) * PAGE_TOKENS)
+        max_prompt_tokens = min(max_step_tokens, WARM_UP_TOKENS)
+        pages = [PageId(page) for page in range(min(self._cache.pages, pages_for(max_prompt_tokens)))]
+        prompt_tokens = min(max_prompt_tokens, len(pages) * PAGE_TOKENS)
         state = SamplingState(SamplingParams(top_p=0.9), [], self._sampler.vocabulary_size)
         self.run([Scheduled(_dummy(prompt_tokens, pages), 0, prompt_tokens)], [state])
-        for streams in sorted({1, max_running}):
+        for streams in sorted({1, min(max_running, WARM_UP_STREAMS)}):
             self.run([Scheduled(_dummy(1, pages[:1]), 0, 1)] * streams, [state] * streams)
 
 

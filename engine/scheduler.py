@@ -16,18 +16,19 @@ otherwise it is computed again. So the first in seniority always moves, and ever
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Items
 
 from engine.admission import Admission, Missing, Restoring, counted, origin
 from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
-from engine.errors import EngineError, PromptTooLong
+from engine.errors import EngineError
 from engine.fair_shares import FairShares
 from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache, PrefixMatch
-from engine.room import Room, load_of
+from engine.room import Room, load_of, note_pace, require_room, usual_s
 from engine.sequence import Sequence, SequenceState
 from engine.step_budget import fit_into_pages, share_among_prompts
 from engine.step_plan import EngineStalled, StepPlan
@@ -61,6 +62,8 @@ class Scheduler:
         self.pool = pool = cache.pool
         self.max_sequence_tokens = min(max_context_tokens, pool.num_pages * PAGE_TOKENS)
         """Most tokens one sequence can have, prompt and answer together."""
+        self.worth_fetching: Callable[[Items[CachedPage]], bool] = lambda pages: True
+        """Whether bringing pages back is quicker than computing them: to be set by whoever can tell."""
         self.step_size = StepSize(max_step_tokens, inter_token_target_s)
         # Every running sequence may then take a token in every step, so no answer pauses for want of budget.
         max_running = min(max_running, max_step_tokens)
@@ -133,32 +136,38 @@ class Scheduler:
         sequence.state = SequenceState.FINISHED
 
     def admit(self, now: float) -> list[Admission]:
-        """Let in the waiting sequences that have a place and memory, in their order; a few may pass one that does not fit yet."""
+        """Let in the waiting sequences that have a place and memory, in their order; a few may pass one that does not fit yet.
+        Where none has, one may take the place of others."""
+        order = self._waiting.in_order(now)
+        return self._admit_fitting(order, now) or self._displace(order, now)
+
+    def _admit_fitting(self, order: list[Sequence], now: float) -> list[Admission]:
         admitted: list[Admission] = []
         blocked: list[Sequence] = []
-        if not self._room.may_start_any(self._running, [*self._restoring]):
-            return admitted
-        for sequence in self._waiting.in_order(now):
-            if blocked and not self._room.has_place(sequence, [*self._running, *self._restoring]):
+        for sequence in order:
+            others = [*self._running, *self._restoring]
+            if not self._room.has_place(sequence, others):
                 break
             match = self._match(sequence)
-            shared_pages = self._num_shared_in_use(match)
-            leaving = self._room.who_gives_way(sequence, shared_pages, self._running, [*self._restoring], now)
-            if leaving is None:
+            if self._room.fits(sequence, self._num_shared_in_use(match), others):
+                for other in blocked:
+                    self._waiting.count_pass(other)
+                admitted.append(self._begin(sequence, match, now))
+            else:
                 blocked.append(sequence)
-                if goes_first(sequence) or len(blocked) == MAX_LOOKED_AT:
-                    break
-                continue
-            if leaving:
-                for other in leaving:
-                    self._preempt(other)
-                match = self._match(sequence)
-            for other in blocked:
-                self._waiting.count_pass(other)
-            admitted.append(self._begin(sequence, match, now))
-            if any(map(goes_first, blocked)):
+            if any(map(goes_first, blocked)) or len(blocked) == MAX_LOOKED_AT:
                 break
         return admitted
+
+    def _displace(self, order: list[Sequence], now: float) -> list[Admission]:
+        """One sequence, where others have to give way to it."""
+        found = self._room.displacement(order, self._running, [*self._restoring], now)
+        if found is None:
+            return []
+        sequence, leaving = found
+        for other in leaving:
+            self._preempt(other)
+        return [self._begin(sequence, self._match(sequence), now)]
 
     def restored(self, sequence: Sequence, num_missing_brought: int) -> None:
         """The first so many of an admission's missing pages are there; what lies behind them is computed."""
@@ -212,6 +221,7 @@ class Scheduler:
 
     def advance(self, plan: StepPlan) -> None:
         """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
+        note_pace(plan, self.step_size)
         for scheduled in plan.run:
             sequence = scheduled.sequence
             if scheduled.samples:
@@ -249,7 +259,7 @@ class Scheduler:
     def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
         """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
         deepest = max((sequence.num_computed for sequence in prompts), default=0)
-        return self.step_size.prompt_tokens(load_of(answers), deepest)
+        return self.step_size.prompt_tokens(load_of(answers), deepest, usual_s(answers, self.step_size))
 
     # --- what the prefix cache has -----------------------------------------------------------------------------------
 
@@ -257,7 +267,11 @@ class Scheduler:
         if sequence.namespace is None:
             return PrefixMatch()
         keys = self._keys(sequence, sequence.namespace)
-        return self.cache.match(sequence.tokens, sequence.namespace, sequence.public_tokens, keys)
+        match = self.cache.match(sequence.tokens, sequence.namespace, sequence.public_tokens, keys)
+        first = next((place for place, page in enumerate(match.pages) if page.device is None), None)
+        if first is None or self.worth_fetching(match.pages[first:]):
+            return match
+        return PrefixMatch(match.pages[:first])
 
     def _keys(self, sequence: Sequence, namespace: Namespace) -> list[PageKey]:
         return self.cache.page_keys(sequence.tokens, namespace, sequence.public_tokens, sequence.page_keys)
@@ -361,7 +375,7 @@ class Scheduler:
         insort(self._running, sequence, key=_by_arrival)
 
     def _let_go(self, missing: Iterable[Missing]) -> None:
-        self.pool.free(item.held for item in missing if item.held is not None)
+        self.cache.release([item.held for item in missing if item.held is not None])
 
     def _preempt(self, sequence: Sequence) -> None:
         self._running.remove(sequence)
@@ -377,12 +391,6 @@ class Scheduler:
         self.cache.release(sequence.pages[::-1])
         sequence.pages = []
         sequence.num_computed = sequence.num_published = 0
-
-
-def require_room(prompt_tokens: int, max_sequence_tokens: int) -> None:
-    """Raise PromptTooLong unless the prompt leaves room for one token of an answer."""
-    if prompt_tokens >= max_sequence_tokens:
-        raise PromptTooLong(prompt_tokens, max_sequence_tokens - 1)
 
 
 def _by_arrival(sequence: Sequence) -> int:

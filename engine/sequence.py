@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from engine.fair_shares import Account
 from engine.page_keys import PageKey
 from engine.pages import PageId
+from engine.step_size import StepLoad
 from engine.types import CachedFrom, Namespace, Priority, RequestId
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Sequence:
     num_computed: int = 0
     pages: list[PageId] = field(default_factory=list)
     num_preemptions: int = 0
+    lightest: StepLoad | None = None
+    """The answers of the quickest step in which it got a token: the pace that its reader is used to."""
     times_passed: int = 0
     """How often one that came after it in the order of the queue has started first."""
     cached_from: CachedFrom | None = None

@@ -35,6 +35,11 @@ class Scheduled:
         """Whether the step reaches the sequence's last token, so that the next one can be sampled."""
         return self.end == len(self.sequence.tokens)
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is an answer's next token, beside whatever is done for prompts."""
+        return self.num_tokens == 1 and self.samples
+
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
@@ -51,8 +56,5 @@ class StepPlan:
         """What the step computes, in the numbers its time depends on."""
         load = StepLoad()
         for item in self.run:
-            if item.num_tokens == 1 and item.samples:
-                load = load.with_answer(item.end)
-            else:
-                load = load.with_prompt(item.num_tokens, item.start)
+            load = load.with_answer(item.end) if item.is_answer else load.with_prompt(item.num_tokens, item.start)
         return load

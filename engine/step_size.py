@@ -6,8 +6,9 @@ What a step costs is learned from the steps themselves, on whatever machine this
 
     seconds = fixed + per prompt token + per prompt token and token of its context + per answer + per token of answers' context
 
-A step with answers in it may take as long as the configured target, and at most STRETCH times what the answers alone would
-take, so a stream never pauses for long beside its usual pace. A step without answers takes the whole budget: nobody listens.
+A step with answers in it may take as long as the configured target, and at most STRETCH times what each answer's lightest step
+so far would take without prompts: so no stream ever pauses for long beside its usual pace, whatever comes while it runs. A step
+without answers takes the whole budget: nobody listens.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from dataclasses import dataclass
 from engine.config import PAGE_TOKENS
 
 STRETCH = 4.0
-"""Most that prompts may stretch a step, as a multiple of what its answers take alone. Prompts still get three quarters of the
-machine, and an answer that usually gets a token every 30 ms gets one at least every 120 ms."""
+"""Most that a step may take, as a multiple of the pace an answer in it is used to. Beside one answer prompts still get three
+quarters of the machine, and an answer that usually gets a token every 30 ms gets one at least every 120 ms."""
+
+CROWDING = 3.0
+"""Most that other answers alone may slow an answer down, as such a multiple: what is left of STRETCH is for prompts."""
 
 LEAST_SHARE = 0.25
 """Prompt tokens may always take this part of what the answers take, however tight the target: the first token of a new answer
@@ -28,8 +32,8 @@ LEAST_RUNNING = 4
 """Answers that may always run together: a target that not even four can meet is a wrong target, and no reason to queue."""
 
 GROWTH = 2
-"""A step has at most so many times the prompt tokens, and where there is a target the answers, of any that was measured: what
-eight answers take says little about thirty."""
+"""A step has at most so many times the prompt tokens, and where others' pace is at stake the answers, of any that was measured:
+what eight answers take says little about thirty."""
 
 FORGETTING = 0.98
 """Weight of a measurement after each later step: the last fifty or so decide, so other work on the machine is noticed soon."""
@@ -72,6 +76,9 @@ class StepLoad:
         """The same with a chunk of prompt that begins after `context_tokens`."""
         reads = tokens * context_tokens + tokens * (tokens + 1) // 2
         return StepLoad(self.prompt_tokens + tokens, self.prompt_reads + reads, self.answers, self.answer_reads)
+
+    def without_prompts(self) -> StepLoad:
+        return StepLoad(answers=self.answers, answer_reads=self.answer_reads)
 
     def with_answer(self, context_tokens: int) -> StepLoad:
         """The same with one more answer of so many tokens."""
@@ -118,13 +125,14 @@ class StepSize:
         """What a step with this load is expected to take; 0 before anything was measured."""
         return self._pace * self._unpaced_seconds(load)
 
-    def prompt_tokens(self, answers: StepLoad, context_tokens: int) -> int:
+    def prompt_tokens(self, answers: StepLoad, context_tokens: int, usual_s: float | None = None) -> int:
         """Most prompt tokens to compute beside `answers`, for prompts that are `context_tokens` far.
 
         A page or a multiple of it, as far as the budget reaches; at least one page, and at least LEAST_SHARE of the time.
+        `usual_s` is the pace that the quickest of the answers is used to.
         """
         most = max(1, self._max_step_tokens - answers.answers)
-        limit_s = self._limit_s(answers)
+        limit_s = self._limit_s(answers, usual_s)
         if limit_s is None:
             return most
         most = min(most, max(PAGE_TOKENS, GROWTH * self._most_prompt_tokens))
@@ -137,16 +145,20 @@ class StepSize:
                 too_many = middle
         return min(most, fits * PAGE_TOKENS)
 
-    def may_join(self, answers: StepLoad, context_tokens: int) -> bool:
-        """Whether one more answer of `context_tokens` still leaves room for a page of prompt within the target."""
-        if self._target_s is None or answers.answers < LEAST_RUNNING:
+    def may_join(self, answers: StepLoad, context_tokens: int, usual_s: float | None = None) -> bool:
+        """Whether one more answer of `context_tokens` leaves the others their pace, and room for a page of prompt within the
+        target."""
+        if (self._target_s is None and usual_s is None) or answers.answers < LEAST_RUNNING:
             return True
         if answers.answers >= GROWTH * self._most_answers:
             return False
         if not self._is_known:
             return True
         joined = answers.with_answer(context_tokens)
-        return self.seconds(joined.with_prompt(PAGE_TOKENS, context_tokens)) <= self._target_s
+        if usual_s is not None and self.seconds(joined) > CROWDING * usual_s:
+            return False
+        with_page_s = self.seconds(joined.with_prompt(PAGE_TOKENS, context_tokens))
+        return self._target_s is None or with_page_s <= self._target_s
 
     def _unpaced_seconds(self, load: StepLoad) -> float:
         return sum(number * cost for number, cost in zip(_numbers(load), self._costs, strict=True))
@@ -155,12 +167,12 @@ class StepSize:
     def _is_known(self) -> bool:
         return self._steps >= LEAST_STEPS
 
-    def _limit_s(self, answers: StepLoad) -> float | None:
+    def _limit_s(self, answers: StepLoad, usual_s: float | None) -> float | None:
         """How long a step with these answers may take; None where nothing limits it."""
         if not answers.answers or not self._is_known:
             return None
         alone_s = self.seconds(answers)
-        most_s = STRETCH * alone_s
+        most_s = STRETCH * (alone_s if usual_s is None else min(alone_s, usual_s))
         if self._target_s is not None:
             most_s = min(most_s, self._target_s)
         return max(most_s, (1.0 + LEAST_SHARE) * alone_s)

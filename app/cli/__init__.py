@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import version
 
 import click
+
+from app.cli.garbage import begin_start
 
 COMMANDS = {
     "serve": "Start the server. The first start makes the data folder and fetches the model.",
     "chat": "Chat in the terminal with a running server.",
     "user": "Make accounts and sign-in links.",
+    "persona": "Name system prompts that conversations begin with.",
     "db": "Migrate the database, or check whether it has to be.",
     "model": "Fetch and list models.",
     "config": "Show every setting, its value, and where the value comes from.",
@@ -30,6 +32,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        begin_start()
         command = getattr(import_module(f"app.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
@@ -44,7 +47,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Settings are environment variables KVASIR_…, or lines of a .env file; `kvasir config` lists them all.",
 )
-@click.version_option(version("kvasir-chat"), prog_name="kvasir")
+@click.version_option(package_name="kvasir-chat", prog_name="kvasir")
 def main() -> None:
     """Kvasir, a self-hosted chat server that owns both the conversation and its KV cache."""
     replace_closed_streams()

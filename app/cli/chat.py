@@ -15,6 +15,7 @@ from app.cli.chat_api import ChatApi
 from app.cli.chat_connection import ChatConnection, ConnectionRefused, RequestRefused, is_loopback
 from app.cli.chat_screen import Screen
 from app.cli.chat_terminal import ChatTerminal
+from app.cli.garbage import end_start
 from app.cli.startup import Refused, data_option, read_settings, stdin_text
 
 TOKEN = re.compile(r"[!-~]+")
@@ -39,6 +40,7 @@ def chat(url: str | None, username: str | None, token: str | None, data: Path | 
     """
     if username and token:
         raise click.UsageError("--username and --token exclude each other.")
+    end_start()
     settings = read_settings(data=data)
     url = url or settings.local_url
     _require_address(url)

@@ -58,18 +58,27 @@ def require_database(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_accounts(settings: Settings) -> AsyncIterator[AccountService]:
-    """The accounts of an existing database. Raises Refused."""
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """An existing database. Raises Refused."""
     require_database(settings)
     with _as_sentences(settings):
         database = Database(settings.effective_database_url, pool=1)
+        try:
+            yield database
+        finally:
+            await database.close()
+
+
+@asynccontextmanager
+async def open_accounts(settings: Settings) -> AsyncIterator[AccountService]:
+    """The accounts of an existing database. Raises Refused."""
+    async with open_database(settings) as database:
         passwords = Passwords()
         try:
             throttle = LoginThrottle(time.monotonic)
             yield AccountService(database, passwords, settings, now=utc_now, throttle=throttle)
         finally:
             passwords.close()
-            await database.close()
 
 
 @contextmanager

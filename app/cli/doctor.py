@@ -11,6 +11,7 @@ from app.cli.findings import Finding, Verdict
 from app.cli.machine_checks import check_machine
 from app.cli.setup_checks import check_setup
 from app.cli.startup import data_option, read_settings
+from app.cli.startup_report import measure_startup, show_report
 from app.terminal import takes_colours
 
 COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.WRONG: "red"}
@@ -18,12 +19,22 @@ COLOURS = {Verdict.GOOD: "green", Verdict.WARNING: "yellow", Verdict.WRONG: "red
 
 @click.command()
 @data_option
-def doctor(data: Path | None) -> None:
+@click.option("--startup", is_flag=True, help="Start as a server does, and show where the time goes.")
+@click.option("--json", "as_json", is_flag=True, help="With --startup: the table as JSON.")
+def doctor(data: Path | None, startup: bool, as_json: bool) -> None:
     """Say in plain words what is wrong with this machine or setup, and what to do about it.
 
     Exit code 1 when something is wrong; warnings alone are no reason. Changes nothing.
+
+    With --startup it starts the server once more, with these settings, in a process of its own that has no port and an empty
+    database of its own, so it may run beside a server. It leaves nothing but the converted weights, as any start does.
     """
     settings = read_settings(data=data)
+    if as_json and not startup:
+        raise click.UsageError("--json goes with --startup")
+    if startup:
+        show_report(measure_startup(settings), as_json=as_json)
+        return
     found = [
         *check_machine(settings),
         *check_setup(settings),

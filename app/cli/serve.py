@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -19,8 +20,8 @@ import structlog
 from app.asgi import create_app
 from app.cli.database import open_accounts, require_only_server, upgrade_database
 from app.cli.fetched_engine import FetchedEngine
+from app.cli.garbage import settle
 from app.cli.listen import listen
-from app.cli.pull_progress import PullProgress
 from app.cli.reuse import reuse_in_force
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
 from app.errors import InvalidInput
@@ -30,7 +31,13 @@ from app.settings import Settings
 from engine.config import EngineConfig
 from engine.errors import EngineNotReady, ModelError, ModelNotFetched
 from engine.local import LocalEngine
-from engine.model.registry import kept_weights_folder, model_title, pull_model, resolve_model
+from engine.model.registry import (
+    begin_reading_weights,
+    kept_weights_folder,
+    model_title,
+    pull_model,
+    resolve_model,
+)
 from engine.types import EngineState
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -88,18 +95,9 @@ def plausible_model(settings: Settings) -> Path | None:
 
 async def _serve(settings: Settings, listener: socket.socket, model_path: Path | None) -> str | None:
     """Serve until told to end; why it had to end by itself, as a sentence."""
-    async with open_accounts(settings) as accounts:
-        try:
-            admin = await accounts.ensure_admin()
-        except InvalidInput as problem:
-            raise Refused(f"KVASIR_ADMIN_PASSWORD: {problem.detail}") from None
-        ticket = await accounts.make_sign_in_ticket(UserId(admin.id))
-    click.echo(f"Sign in: {settings.base_url}/?ticket={ticket}")
-
+    click.echo(f"Sign in: {await sign_in_link(settings)}")
     # A folder that was found whole a moment ago is not looked through again: hashing the bundled model takes its time.
-    engine = FetchedEngine(
-        lambda: model_path or _fetch_model(settings), lambda path: LocalEngine(engine_config(settings, path))
-    )
+    engine = FetchedEngine(lambda: model_path or _fetch_model(settings), lambda path: make_engine(settings, path))
     server = Server(create_app(settings, engine), settings)
     watching = asyncio.create_task(_watch_loading(engine, server))
     try:
@@ -112,6 +110,16 @@ async def _serve(settings: Settings, listener: socket.socket, model_path: Path |
     return engine.failure if engine.state is EngineState.FAILED else None
 
 
+async def sign_in_link(settings: Settings) -> str:
+    """Makes the account admin where there is none, and a link that signs in as it. Raises Refused."""
+    async with open_accounts(settings) as accounts:
+        try:
+            admin = await accounts.ensure_admin()
+        except InvalidInput as problem:
+            raise Refused(f"KVASIR_ADMIN_PASSWORD: {problem.detail}") from None
+        return f"{settings.base_url}/?ticket={await accounts.make_sign_in_ticket(UserId(admin.id))}"
+
+
 async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
     """Say when the model is ready, and end the server when it never will be."""
     try:
@@ -119,13 +127,25 @@ async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
     except EngineNotReady:
         server.should_exit = True
         return
+    settle()
     logger.info("ready", model=engine.model.name if engine.model else None)
     logger.info("kv_reuse", **reuse_in_force(engine.stats()))
 
 
 def _fetch_model(settings: Settings) -> Path:
+    # Imported by the start that needs it, which is the first.
+    from app.cli.pull_progress import PullProgress
+
     with PullProgress() as progress:
         return pull_model(settings.model, models_folder(settings), on_progress=progress)
+
+
+def make_engine(
+    settings: Settings, path: Path, *, on_stage: Callable[[str], None] = lambda _stage: None
+) -> LocalEngine:
+    """The engine of this process, not started yet, for the model in that folder."""
+    begin_reading_weights(path, models_folder(settings))
+    return LocalEngine(engine_config(settings, path), on_stage=on_stage)
 
 
 def engine_config(settings: Settings, path: Path) -> EngineConfig:

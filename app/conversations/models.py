@@ -63,6 +63,8 @@ class Conversation(Base):
     # `metadata` belongs to SQLAlchemy on a mapped class.
     extra: Mapped[dict[str, Any]] = mapped_column("metadata", JSON)
     external_id: Mapped[str | None] = mapped_column(String(255))
+    # Its name and no foreign key: a persona may be deleted, and its conversations go on without.
+    persona: Mapped[str | None] = mapped_column(String(64))
     leaf_id: Mapped[str | None] = mapped_column(String(36))
     last_ordinal: Mapped[int] = mapped_column(BigInteger)
     version: Mapped[int]

@@ -13,6 +13,7 @@ from app.conversations.live import LiveAnswers
 from app.conversations.models import Conversation, ConversationState, Message, MessageStatus
 from app.conversations.usage import UsageBody
 from app.errors import InvalidInput
+from app.personas.schemas import PersonaName
 from app.text import STORABLE_PATTERN, require_storable_json
 from engine.types import Role
 
@@ -34,6 +35,7 @@ class ConversationCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True
     tags: Tags = []
     metadata: Metadata = {}
     external_id: ExternalId | None = None
+    persona: Annotated[PersonaName | None, Meta(description="Whose system prompt every answer begins with")] = None
 
     def __post_init__(self) -> None:
         require_metadata(self.metadata)
@@ -53,7 +55,8 @@ class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
 
 
 class ConversationBody(msgspec.Struct, frozen=True):
-    """`leaf_id` is the newest message. `version` is also the ETag, and rises with every change of the fields."""
+    """`leaf_id` is the newest message. `version` is also the ETag, and rises with every change of the fields. `persona` stays
+    what it was, also when there is no persona of that name any more."""
 
     id: str
     title: str
@@ -62,6 +65,7 @@ class ConversationBody(msgspec.Struct, frozen=True):
     tags: list[str]
     metadata: dict[str, Any]
     external_id: str | None
+    persona: str | None
     leaf_id: str | None
     version: int
     created_at: datetime
@@ -77,6 +81,7 @@ class ConversationBody(msgspec.Struct, frozen=True):
             tags=conversation.tags,
             metadata=conversation.extra,
             external_id=conversation.external_id,
+            persona=conversation.persona,
             leaf_id=conversation.leaf_id,
             version=conversation.version,
             created_at=conversation.created_at,

@@ -34,6 +34,7 @@ from app.errors import InvalidInput, PreconditionFailed
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import ConversationId, UserId, is_id, new_id
 from app.pagination import decode_cursor, encode_cursor, invalid_cursor
+from app.personas.lookup import require_persona
 from app.text import require_storable
 
 UpdatedListener = Callable[[ConversationBody], None]
@@ -73,11 +74,16 @@ class ConversationService:
     async def create(
         self, user_id: UserId, wanted: ConversationCreate, request: IdempotentRequest | None
     ) -> tuple[ConversationBody, bool]:
-        """A new conversation, and whether it had been made before under the same key."""
+        """A new conversation, and whether it had been made before under the same key.
+
+        Raises InvalidInput for a persona that does not exist.
+        """
         title = None if wanted.title is None else _title(wanted.title)
         async with self._database.write() as session:
             if (kept := await self._idempotency.claim(session, request)) is not None:
                 return msgspec.json.decode(kept.body, type=ConversationBody), True
+            if wanted.persona is not None:
+                await require_persona(session, wanted.persona)
             now = self._now()
             conversation = Conversation(
                 id=new_id(),
@@ -88,6 +94,7 @@ class ConversationService:
                 tags=_distinct(wanted.tags),
                 extra=wanted.metadata,
                 external_id=wanted.external_id,
+                persona=wanted.persona,
                 leaf_id=None,
                 last_ordinal=0,
                 version=1,

@@ -6,17 +6,27 @@ engine's queue is bounded twice, by requests and by the tokens of their prompts:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from msgspec import UNSET, UnsetType
+
+from app.conversations import tree
+from app.conversations.models import MessageStatus
+from app.database import Database
 from app.errors import AppError, InvalidInput, PayloadTooLarge, Unavailable
 from app.operations.health import Readiness
 from app.operations.metrics import Metrics
+from app.personas.lookup import persona_of
+from app.personas.prefixes import context_exceeded
+from app.realtime.protocol import ResponseParams
 from app.responses.dispatcher import Dispatcher
+from app.responses.params import sampling_params
+from app.responses.prompt import Prompt, generation_request, session_key
 from app.settings import Settings
 from app.text import require_storable
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
-from engine.types import EngineState, GenerationRequest
+from engine.types import ContextPolicy, EngineState, GenerationRequest, RequestId, SamplingParams
 
 RETRY_DRAINING_S = 5
 """A restart takes about this long; behind a load balancer another server answers at once."""
@@ -27,9 +37,20 @@ RETRY_FAILED_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """`refusal` says why a prompt is not taken; `prompt_tokens` is 0 where the engine cannot count yet."""
+class Asked:
+    """What somebody wants answered: the branch that ends in `parent_id` (the newest where it is not given), and a new message
+    behind it, or none where it is answered again."""
 
+    parent_id: str | UnsetType | None
+    content: str | None
+    params: ResponseParams
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`refusal` says why it is not taken; `prompt_tokens` is 0 where the engine cannot count yet."""
+
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     refusal: AppError | None = None
     prompt_tokens: int = 0
 
@@ -38,8 +59,16 @@ class Admission:
     """Owns no state; asks the engine, the dispatcher and the readiness."""
 
     def __init__(
-        self, settings: Settings, engine: EngineClient, dispatcher: Dispatcher, readiness: Readiness, metrics: Metrics
+        self,
+        settings: Settings,
+        engine: EngineClient,
+        database: Database,
+        dispatcher: Dispatcher,
+        readiness: Readiness,
+        metrics: Metrics,
     ) -> None:
+        self._database = database
+        self._context_policy = ContextPolicy(settings.context_policy)
         self._settings = settings
         self._engine = engine
         self._dispatcher = dispatcher
@@ -78,30 +107,49 @@ class Admission:
                 members={"content_bytes": size, "limit_bytes": self._settings.message_max_bytes},
             )
 
-    async def judge(self, request: GenerationRequest) -> Verdict:
-        """Whether this prompt is taken, as far as the engine can say that now."""
-        if self._engine.state is not EngineState.READY:
-            return Verdict()
+    async def judge(self, user_id: str, conversation_id: str, asked: Asked) -> Verdict:
+        """Whether it is taken, and how it would be sampled. Where nobody can say yet whether it fits, it is taken.
+
+        Raises NotFound for somebody else's conversation.
+        """
+        async with self._database.read() as session:
+            conversation = await tree.owned_conversation(session, user_id, conversation_id)
+            leaf_id = conversation.leaf_id if asked.parent_id is UNSET else asked.parent_id
+            path = await tree.path(session, conversation.id, leaf_id)
+            persona = await persona_of(session, conversation.id)
+        try:
+            sampling = sampling_params(asked.params, self._settings, None if persona is None else persona.params)
+        except InvalidInput as problem:
+            return Verdict(refusal=problem)
+        if self._engine.state is not EngineState.READY or any(
+            not MessageStatus(message.status).is_final for message in path
+        ):
+            return Verdict(sampling)
+        prompt = Prompt.of(path, persona, self._engine.model)
+        if asked.content is not None:
+            prompt = prompt.followed_by(asked.content)
+        key = session_key(user_id, conversation_id)
+        refusal, prompt_tokens = await self._judge_prompt(
+            generation_request(RequestId("check"), prompt, sampling, key, self._context_policy)
+        )
+        return Verdict(sampling, refusal, prompt_tokens)
+
+    async def _judge_prompt(self, request: GenerationRequest) -> tuple[AppError | None, int]:
+        """Why the engine does not take it now, and how many tokens it has."""
         try:
             prompt_tokens = await self._engine.check(request)
         except PromptTooLong as problem:
             self._metrics.rejected("prompt_too_long")
-            return Verdict(
-                InvalidInput(
-                    str(problem),
-                    code="context_length_exceeded",
-                    members={"prompt_tokens": problem.prompt_tokens, "available_tokens": problem.available_tokens},
-                )
-            )
+            return context_exceeded(problem), 0
         except TemplateRefused as problem:
-            return Verdict(InvalidInput(str(problem), code="template_refused"))
+            return InvalidInput(str(problem), code="template_refused"), 0
         except QueueFull as full:
             self._metrics.rejected("queue_full")
-            return Verdict(Unavailable(f"{full}", retry_after_s=full.retry_after_s, code="queue_full"))
+            return Unavailable(f"{full}", retry_after_s=full.retry_after_s, code="queue_full"), 0
         except EngineNotReady:
             # It has ended since; the answer will say so.
-            return Verdict()
-        return Verdict(self._queue_refusal(prompt_tokens), prompt_tokens)
+            return None, 0
+        return self._queue_refusal(prompt_tokens), prompt_tokens
 
     def _queue_refusal(self, prompt_tokens: int) -> AppError | None:
         """A prompt of any length is taken when no other waits: alone it delays nobody."""

@@ -23,13 +23,13 @@ from app.responses.engine_door import EngineDoor
 from app.responses.growth import GrowthWriter
 from app.responses.lines import Lines
 from app.responses.outcome import Outcome, failed, outcome_of, stopped
-from app.responses.prompt import generation_request, read_turns
+from app.responses.prompt import Prompt, generation_request, read_prompt
 from app.responses.queries import Ending
 from app.responses.storage import AnswerStorage
 from app.responses.token_ids import packed_token_ids
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, TemplateRefused
-from engine.types import ContextPolicy, EngineEvent, EngineState, Finished, FinishReason, Turn
+from engine.types import ContextPolicy, EngineEvent, EngineState, Finished, FinishReason
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -208,9 +208,9 @@ class Dispatcher:
         await self._unless_stopped(answer, answer.turn.wait())
         try:
             await self._unless_stopped(answer, self._engine.wait_ready())
-            turns = await self._turns(answer)
+            prompt = await self._prompt(answer)
             request = generation_request(
-                answer.request_id, turns, answer.sampling, answer.session, self._context_policy
+                answer.request_id, prompt, answer.sampling, answer.session, self._context_policy
             )
             await self._unless_stopped(answer, self._door.submit(request))
         except EngineNotReady as problem:
@@ -229,20 +229,20 @@ class Dispatcher:
             return stopped(answer.stop_status, finished.usage, finished.token_ids)
         return outcome_of(finished)
 
-    async def _turns(self, answer: Answer) -> tuple[Turn, ...]:
+    async def _prompt(self, answer: Answer) -> Prompt:
         identity = answer.identity
         while True:
             try:
-                turns = await read_turns(
+                prompt = await read_prompt(
                     self._database, identity.conversation_id, identity.parent_id, self._engine.model
                 )
                 break
             except DatabaseAway as away:
                 # Nobody has been told anything yet, so it can wait as well as fail.
                 await self._unless_stopped(answer, asyncio.sleep(away.retry_after_s))
-        if answer.stop_wanted.is_set() or not turns:
+        if answer.stop_wanted.is_set() or not prompt.turns:
             raise Stopped
-        return turns
+        return prompt
 
     async def _finished(self, answer: Answer) -> Finished:
         """Wait for the engine's last word; a wish to stop is passed on to it meanwhile."""

@@ -106,10 +106,9 @@ async def open_responses(
             now=now,
         )
         reader = ResponseReader(database, dispatcher, hub)
-        admission = Admission(settings, engine, dispatcher, readiness, metrics)
+        admission = Admission(settings, engine, database, dispatcher, readiness, metrics)
         turns = TurnService(
             settings,
-            engine,
             database,
             idempotency,
             admission,

@@ -1,10 +1,11 @@
-"""How one answer is sampled: what the client asked for, and the server's settings for the rest.
+"""How one answer is sampled: what the client asked for, then what the persona says, and the server's settings for the rest.
 
 The result is stored with the response and shown in `response.created`, so that everybody sees what was really used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,13 +18,16 @@ from app.text import require_storable
 from engine.types import SamplingParams
 
 
-def sampling_params(params: ResponseParams, settings: Settings) -> SamplingParams:
+def sampling_params(
+    params: ResponseParams, settings: Settings, defaults: Mapping[str, Any] | None = None
+) -> SamplingParams:
     """All parameters with their values. Raises InvalidInput for those that contradict each other or cannot be stored."""
     values: dict[str, Any] = {
         "max_tokens": settings.max_answer_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
     }
+    values |= defaults or {}
     values |= {name: value for name, value in msgspec.structs.asdict(params).items() if value is not None}
     values["stop"] = tuple(require_storable(text, "stop") for text in values.get("stop", ()))
     sampling = SamplingParams(**values)

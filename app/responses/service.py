@@ -25,20 +25,19 @@ from app.database import Database, DatabaseAway
 from app.errors import AppError, Conflict, InvalidInput
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import new_id
+from app.keyed_locks import KeyedLocks
 from app.realtime.hub import Hub, Subscriber
 from app.realtime.recorder import Recorder
 from app.responses import queries
-from app.responses.admission import Admission, Verdict
+from app.responses.admission import Admission, Asked, Verdict
 from app.responses.answer import Answer, AnswerIdentity
 from app.responses.dispatcher import Dispatcher
-from app.responses.keyed_locks import KeyedLocks
 from app.responses.models import Response
-from app.responses.params import sampling_params, shown_params
-from app.responses.prompt import generation_request, session_key, turns_of
+from app.responses.params import shown_params
+from app.responses.prompt import session_key
 from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
 from app.settings import Settings
-from engine.client import EngineClient
-from engine.types import ContextPolicy, RequestId, Role, SamplingParams, SessionKey, Turn
+from engine.types import Role, SamplingParams, SessionKey
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -46,8 +45,8 @@ ACCEPTED = 202
 LAST_TURNS_S = 1.0
 """What turns that are being stored get when the server ends. One that takes longer is in SQL, or it is not."""
 
-Store = Callable[[AsyncSession, Conversation, AppError | None], Awaitable["NewTurn"]]
-"""Stores a turn in the caller's unit of work; the AppError says why it can never be answered."""
+Store = Callable[[AsyncSession, Conversation, Verdict], Awaitable["NewTurn"]]
+"""Stores a turn in the caller's unit of work, or raises why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,6 @@ class TurnService:
     def __init__(
         self,
         settings: Settings,
-        engine: EngineClient,
         database: Database,
         idempotency: Idempotency,
         admission: Admission,
@@ -86,8 +84,6 @@ class TurnService:
         now: Now,
     ) -> None:
         self._settings = settings
-        self._context_policy = ContextPolicy(settings.context_policy)
-        self._engine = engine
         self._database = database
         self._idempotency = idempotency
         self._admission = admission
@@ -121,13 +117,12 @@ class TurnService:
     ) -> NewTurn:
         """Store a message and begin its answer. Raises AppError, and then nothing was stored."""
         self._admission.require_content(wanted.content)
-        sampling = sampling_params(wanted.params, self._settings)
 
-        async def store(session: AsyncSession, conversation: Conversation, refusal: AppError | None) -> NewTurn:
+        async def store(session: AsyncSession, conversation: Conversation, verdict: Verdict) -> NewTurn:
             if (repeat := await self._said_before(session, conversation.id, wanted)) is not None:
                 return repeat
-            if refusal is not None:
-                raise refusal
+            if verdict.refusal is not None:
+                raise verdict.refusal
             question = await tree.add_message(
                 session,
                 conversation,
@@ -138,14 +133,12 @@ class TurnService:
                 now=self._now(),
                 client_message_id=wanted.client_message_id,
             )
-            reply, response = await self._add_answer(session, conversation, question, sampling)
+            reply, response = await self._add_answer(session, conversation, question, verdict.sampling)
             message = MessageBody.of(question, [reply.id], self._live)
             return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
 
-        prompt = (wanted.parent_id, wanted.content)
-        return await self._accept(
-            user_id, conversation_id, prompt, sampling, store, idempotent, sender, wanted.client_message_id
-        )
+        asked = Asked(wanted.parent_id, wanted.content, wanted.params)
+        return await self._accept(user_id, conversation_id, asked, store, idempotent, sender, wanted.client_message_id)
 
     async def regenerate(
         self,
@@ -157,22 +150,21 @@ class TurnService:
         sender: Sender | None = None,
     ) -> NewTurn:
         """Begin another answer to a message of the user. Raises AppError, and then nothing was stored."""
-        sampling = sampling_params(wanted.params, self._settings)
 
-        async def store(session: AsyncSession, conversation: Conversation, refusal: AppError | None) -> NewTurn:
+        async def store(session: AsyncSession, conversation: Conversation, verdict: Verdict) -> NewTurn:
             question = await tree.find_message(session, conversation.id, wanted.parent_id)
             if question.role != Role.USER:
                 raise InvalidInput(
                     "expected a parent_id of a user's message, got one of an answer", code="parent_not_a_user_message"
                 )
-            if refusal is not None:
-                raise refusal
-            reply, response = await self._add_answer(session, conversation, question, sampling)
+            if verdict.refusal is not None:
+                raise verdict.refusal
+            reply, response = await self._add_answer(session, conversation, question, verdict.sampling)
             message = MessageBody.of(reply, [], self._live)
             return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
 
-        prompt = (wanted.parent_id, None)
-        return await self._accept(user_id, conversation_id, prompt, sampling, store, idempotent, sender, None)
+        asked = Asked(wanted.parent_id, None, wanted.params)
+        return await self._accept(user_id, conversation_id, asked, store, idempotent, sender, None)
 
     async def conversation_of(self, user_id: str, message_id: str) -> str:
         """The conversation of one of the caller's messages. Raises NotFound."""
@@ -183,8 +175,7 @@ class TurnService:
         self,
         user_id: str,
         conversation_id: str,
-        prompt: tuple[str | UnsetType | None, str | None],
-        sampling: SamplingParams,
+        asked: Asked,
         store: Store,
         idempotent: IdempotentRequest | None,
         sender: Sender | None,
@@ -195,14 +186,14 @@ class TurnService:
 
         async def accept() -> NewTurn:
             async with self._locks.holding(conversation_id):
-                verdict = await self._verdict(user_id, conversation_id, *prompt, sampling)
+                verdict = await self._admission.judge(user_id, conversation_id, asked)
                 turn: NewTurn | None = None
                 try:
                     async with self._database.write() as session:
                         if (kept := await self._idempotency.claim(session, idempotent)) is not None:
                             return NewTurn(msgspec.json.decode(kept.body, type=Accepted), is_repeat=True)
                         conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
-                        turn = await store(session, conversation, verdict.refusal)
+                        turn = await store(session, conversation, verdict)
                         body = msgspec.json.encode(turn.accepted)
                         await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
                         conversation_body = ConversationBody.of(conversation)
@@ -212,9 +203,8 @@ class TurnService:
                 if not turn.is_repeat:
                     self._begin(
                         turn.accepted,
-                        sampling,
+                        verdict,
                         session_key(user_id, conversation_id),
-                        verdict.prompt_tokens,
                         conversation_body,
                         client_message_id,
                         sender,
@@ -306,35 +296,11 @@ class TurnService:
         await session.flush()
         return reply, response
 
-    async def _verdict(
-        self,
-        user_id: str,
-        conversation_id: str,
-        parent_id: str | UnsetType | None,
-        content: str | None,
-        sampling: SamplingParams,
-    ) -> Verdict:
-        """Whether the path to `parent_id` and this content is taken. Where nobody can say it yet, it is."""
-        async with self._database.read() as session:
-            conversation = await tree.owned_conversation(session, user_id, conversation_id)
-            leaf_id = conversation.leaf_id if parent_id is UNSET else parent_id
-            path = await tree.path(session, conversation.id, leaf_id)
-        if not all(MessageStatus(message.status).is_final for message in path):
-            return Verdict()
-        turns = turns_of(path, self._engine.model)
-        if content is not None:
-            turns = (*turns, Turn(Role.USER, content))
-        key = session_key(user_id, conversation_id)
-        return await self._admission.judge(
-            generation_request(RequestId("check"), turns, sampling, key, self._context_policy)
-        )
-
     def _begin(
         self,
         accepted: Accepted,
-        sampling: SamplingParams,
+        verdict: Verdict,
         session: SessionKey,
-        prompt_tokens: int,
         conversation: ConversationBody,
         client_message_id: str | None,
         sender: Sender | None,
@@ -351,10 +317,10 @@ class TurnService:
         )
         answer = Answer(
             identity,
-            sampling,
+            verdict.sampling,
             session,
             self._recorder,
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=verdict.prompt_tokens,
             window_s=self._settings.delta_window_ms / 1000,
             monotonic=self._monotonic,
             now=self._now,

@@ -6,25 +6,19 @@ first: a process that dies in between has forgotten nothing that is still there,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import structlog
 
 from app.accounts.service import AccountService
+from app.background import Background
 from app.conversations.service import ConversationService
 from app.identifiers import ConversationId, UserId
 from engine.client import EngineClient
-from engine.errors import EngineNotReady
+from engine.errors import EngineNotReady, FilesNotDeleted
 from engine.types import Namespace, NamespaceKind, SessionKey
 
 logger = structlog.stdlib.get_logger(__name__)
-
-LONGEST_WAIT_S = 1.0
-"""Whoever deletes a conversation waits this long for the engine. What takes longer is done all the same."""
-
-LAST_DELETIONS_S = 1.0
-"""What they get when the server ends. The rest is found at the next start."""
 
 AnswersEnded = Callable[[ConversationId], Awaitable[bool]]
 """Returns when no answer of that conversation is being made; whether there was one."""
@@ -44,7 +38,7 @@ class Forgetting:
         self._conversations = conversations
         self._accounts = accounts
         self._answers_ended = answers_ended
-        self._deletions: set[asyncio.Task[None]] = set()
+        self._deletions = Background()
 
     def __len__(self) -> int:
         return len(self._deletions)
@@ -52,10 +46,7 @@ class Forgetting:
     async def conversation_deleted(self, user_id: UserId, conversation_id: ConversationId) -> None:
         """Its rows are gone and its answers told to stop. Returns when the engine has nothing of it, or after a second."""
         key = SessionKey(Namespace.user(user_id), conversation_id)
-        deletion = asyncio.create_task(self._forget_conversation(key, conversation_id))
-        self._deletions.add(deletion)
-        deletion.add_done_callback(self._deletions.discard)
-        await asyncio.wait([deletion], timeout=LONGEST_WAIT_S)
+        await self._deletions.do(self._forget_conversation(key, conversation_id))
 
     async def reconcile(self) -> None:
         """Drop every session whose conversation is not in SQL any more, and everything of people who are not."""
@@ -68,12 +59,7 @@ class Forgetting:
 
     async def close(self) -> None:
         """End what is under way."""
-        if self._deletions:
-            await asyncio.wait(self._deletions, timeout=LAST_DELETIONS_S)
-        for deletion in (late := list(self._deletions)):
-            deletion.cancel()
-        if late:
-            await asyncio.wait(late)
+        await self._deletions.close()
 
     async def _reconcile(self) -> None:
         # Before SQL is read: a conversation is always stored before its session begins.
@@ -88,13 +74,13 @@ class Forgetting:
         if not gone:
             return
         people = await self._accounts.existing({key.namespace.name for key in gone})
-        dropped = 0
-        for namespace in {key.namespace for key in gone if key.namespace.name not in people}:
-            dropped += await self._engine.drop_namespace(namespace)
+        strangers = {key.namespace for key in gone if key.namespace.name not in people}
+        for namespace in strangers:
+            await _despite_files(self._engine.drop_namespace(namespace))
         for key in gone:
-            if key.namespace.name in people:
-                dropped += await self._engine.drop_session(key)
-        logger.info("forgotten_sessions_dropped", sessions=dropped)
+            if key.namespace not in strangers:
+                await _despite_files(self._engine.drop_session(key))
+        logger.info("forgotten_sessions_dropped", sessions=len(gone))
 
     async def _forget_conversation(self, key: SessionKey, conversation_id: ConversationId) -> None:
         try:
@@ -107,3 +93,11 @@ class Forgetting:
             logger.info("session_not_dropped_yet", conversation_id=conversation_id)
         except Exception:
             logger.exception("session_not_dropped", conversation_id=conversation_id)
+
+
+async def _despite_files(drop: Awaitable[object]) -> None:
+    """One file that cannot be removed must not keep the sessions after it."""
+    try:
+        await drop
+    except FilesNotDeleted as problem:
+        logger.warning("session_not_dropped", error=str(problem))

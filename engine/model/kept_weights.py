@@ -1,8 +1,8 @@
 """A model's weights as the kernels want them, kept on the disk: converted once, mapped by every start after that.
 
 Used by the loader. There is one file per model, in the model's folder, and its key says what it was made of: the model's
-fingerprint (with the precision), and the code that converts. A file with another key or with a wrong checksum is made again
-and never served; where none can be made, the weights are served from memory and the log says why.
+fingerprint (with the precision), the kernels that read it, and the code that converts. A file with another key or with a wrong
+checksum is made again and never served; where none can be made, the weights are served from memory and the log says why.
 
 Any number of processes may start at once: one of them makes the file, the others do without it this time. Whoever has mapped
 a file keeps it, also when it is replaced meanwhile.
@@ -45,10 +45,10 @@ MAX_CHECKING_THREADS: Final = 8
 class KeptWeights:
     """The file of one model in one precision. Called in the thread that loads."""
 
-    def __init__(self, folder: Path, model: Path, fingerprint: str) -> None:
+    def __init__(self, folder: Path, model: Path, fingerprint: str, kernels: str) -> None:
         self._folder = folder
         self._model = model
-        self._key = hashlib.sha256(f"{fingerprint} {_conversion()}".encode()).hexdigest()
+        self._key = hashlib.sha256(f"{fingerprint} {kernels} {_conversion()}".encode()).hexdigest()
         self._path = folder / f"{self._key[:16]}{SUFFIX}"
 
     @contextmanager
@@ -68,7 +68,8 @@ class KeptWeights:
                 self._tell_unserved("it was made of something else")
                 yield None
                 return
-            threads = min(len(os.sched_getaffinity(0)), MAX_CHECKING_THREADS)
+            # One core is left to the thread that meanwhile reads the tokenizer, which takes about as long.
+            threads = min(max(1, len(os.sched_getaffinity(0)) - 1), MAX_CHECKING_THREADS)
             with ThreadPoolExecutor(threads, thread_name_prefix="kvasir-weights") as executor:
                 checks = [executor.submit(mapped.check, share, threads) for share in range(threads)]
                 yield OpenWeights(mapped, checks)

@@ -35,7 +35,7 @@ from engine.model.safetensors_source import SafetensorsSource
 from engine.model.weights import TensorSource, WeightPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import ModelInfo
-from kernels.dispatch import choose_kernels
+from kernels.dispatch import KernelChoice, choose_kernels
 
 PRECISIONS: Final = {"auto": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16}
 """`auto` is float32: on a CPU without bfloat16 instructions the smaller type is the slower one."""
@@ -58,8 +58,8 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
     report = on_progress or (lambda _words: None)
     report("reading the model's files")
     with _open_folder(config) as files:
-        shape = files.shape
-        kept = _kept_weights(config, files)
+        shape, kernels = files.shape, choose_kernels()
+        kept = _kept_weights(config, files, kernels)
         with kept.opened() if kept is not None else nullcontext() as opened:
             report("reading the tokenizer")
             tokenizer = ChatTokenizer.from_folder(config.model_path, files.end_token_ids)
@@ -71,7 +71,6 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
             weights, parameters = weights_of(mapped.tensors(), shape), int(mapped.table.notes[PARAMETERS])
         else:
             weights, parameters = _converted(files, kept, report)
-    kernels = choose_kernels()
     info = ModelInfo(
         name=config.model_name,
         architecture=shape.architecture,
@@ -89,7 +88,7 @@ def keep_weights(config: EngineConfig, *, on_progress: Callable[[str], None] | N
     """Do now what the first start would do: convert the weights and keep them. Raises ModelError."""
     report = on_progress or (lambda _words: None)
     with _open_folder(config) as files:
-        kept = _kept_weights(config, files)
+        kept = _kept_weights(config, files, choose_kernels())
         if kept is not None:
             with kept.opened() as opened:
                 mapped = kept.checked(opened)
@@ -121,10 +120,10 @@ def _converted(files: _Files, kept: KeptWeights | None, report: Callable[[str], 
     return weights, plan.parameters
 
 
-def _kept_weights(config: EngineConfig, files: _Files) -> KeptWeights | None:
+def _kept_weights(config: EngineConfig, files: _Files, kernels: KernelChoice) -> KeptWeights | None:
     if config.kept_weights_folder is None:
         return None
-    return KeptWeights(config.kept_weights_folder, config.model_path, files.fingerprint)
+    return KeptWeights(config.kept_weights_folder, config.model_path, files.fingerprint, kernels.name)
 
 
 def _require_fit(folder: Path, tokenizer: ChatTokenizer, shape: ModelShape) -> None:

@@ -33,7 +33,7 @@ from engine.model.config_shape import shape_of_config
 from engine.model.gguf_folder import SOURCE_FILE, convert_tokenizer, gguf_of_folder, name_source
 from engine.model.gguf_shape import shape_of_gguf
 from engine.model.json_file import read_json_object
-from engine.model.kept_files import kept_files, kept_for
+from engine.model.kept_files import begin_reading, kept_files, kept_for
 from engine.model.pull_progress import PullProgress, folder_bytes
 from engine.tokenizer import TOKENIZER_FILE
 
@@ -100,6 +100,11 @@ def kept_weights_folder(model_folder: Path, models_folder: Path) -> Path:
         return model_folder
     key = hashlib.sha256(str(model_folder.resolve()).encode()).hexdigest()[:16]
     return models_folder / f"{ELSEWHERE_PREFIX}{key}"
+
+
+def begin_reading_weights(model_folder: Path, models_folder: Path) -> None:
+    """Have the converted weights read from the disk while torch is still imported. Returns at once."""
+    begin_reading(kept_weights_folder(model_folder, models_folder))
 
 
 def convert_weights(model_folder: Path, models_folder: Path, weights: str, *, on_progress: PullProgress) -> None:

@@ -306,9 +306,16 @@ class DiskStore:
     def delete_namespace(self, namespace: Namespace) -> None:
         """Forget everything of a user, all parts of the namespace included: like `delete_session`."""
         folder = self.folder / namespace_folder(namespace)
+        problem: OSError | None = None
         with self._lock:
             for inner in folders_in(folder):
-                self._empty(inner)
+                try:
+                    self._empty(inner)
+                except OSError as failed:
+                    # One session whose files cannot be removed is no reason to keep the others.
+                    problem = failed
+            if problem is not None:
+                raise problem
             remove_if_empty(folder)
         sync_folder(self.folder)
 
@@ -328,10 +335,15 @@ class DiskStore:
     def _empty(self, folder: Path) -> None:
         relative = str(folder.relative_to(self.folder))
         self._index.void(relative)
-        empty_folder(folder)
-        for name in [name for name in self._index if name.startswith(relative + "/")]:
-            self._index.remove(name)
-            self._gone.append(name)
+        try:
+            empty_folder(folder)
+        finally:
+            # Where that failed, files that are left still take their room.
+            left = {str(path.relative_to(self.folder)) for path in files_in(folder)}
+            for name in [name for name in self._index if name.startswith(relative + "/")]:
+                if name not in left:
+                    self._index.remove(name)
+                self._gone.append(name)
 
     def _evict(self, names: Sequence[str]) -> None:
         for name in names:

@@ -8,6 +8,10 @@ NEW_SHARE: Final = 0.2
 """How much the newest measurement counts: ten of them have replaced what was before almost wholly."""
 
 
+LEAST_BYTES: Final = 1 << 20
+"""Of fewer bytes the time is that of asking, not of carrying: a single small page would make the disk look slow for good."""
+
+
 class Rate:
     """A moving average of bytes a second."""
 
@@ -16,8 +20,8 @@ class Rate:
         """None before anything was measured."""
 
     def measure(self, num_bytes: int, seconds: float) -> None:
-        """So much took so long. What took no measurable time says nothing."""
-        if seconds <= 0 or num_bytes <= 0:
+        """So much took so long. What is small, or took no measurable time, says nothing."""
+        if seconds <= 0 or num_bytes < LEAST_BYTES:
             return
         rate = num_bytes / seconds
         self.bytes_per_s = (

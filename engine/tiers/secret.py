@@ -11,6 +11,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from engine.errors import EngineError
 from engine.tiers.durable_folder import make_folder, sync_folder
 
 SECRET_BYTES: Final = 32
@@ -18,9 +19,19 @@ SECRET_FILE: Final = "secret"
 
 
 def read_or_make_secret(folder: Path | None) -> bytes:
-    """The secret in `folder`, made where there is none. One that is not whole is replaced: its files are misses then."""
+    """The secret in `folder`, made where there is none. One that is not whole is replaced: its files are misses then.
+
+    Raises EngineError where the folder cannot be used. One that cannot be read is not replaced: it may be there tomorrow.
+    """
     if folder is None:
         return secrets.token_bytes(SECRET_BYTES)
+    try:
+        return _secret_in(folder)
+    except OSError as problem:
+        raise EngineError(f"the folder {folder} for KV cannot be used: {problem}") from problem
+
+
+def _secret_in(folder: Path) -> bytes:
     path = folder / SECRET_FILE
     if path.is_file() and len(secret := path.read_bytes()) == SECRET_BYTES:
         path.chmod(0o600)

@@ -57,7 +57,12 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             client.headers["Authorization"] = f"Bearer {login.json()['token']}"
             conversation = client.post("/conversations", json={"title": "fuzz"}).json()
             said = client.post(f"/conversations/{conversation['id']}/messages", json={"content": "hello"}).json()
-            ids = {"conversation_id": conversation["id"], "response_id": said["response"]["id"]}
+            client.post("/personas", json={"name": "fuzz", "system_prompt": "Be brief."}).raise_for_status()
+            ids = {
+                "conversation_id": conversation["id"],
+                "response_id": said["response"]["id"],
+                "persona_name": "fuzz",
+            }
             yield Target(server.url, {"Authorization": client.headers["Authorization"]}, ids)
 
 

@@ -1,6 +1,6 @@
 """Whether one user can tell by the clock what another has said, in one run.
 
-    python -m tests.bench.isolation [--probes 300] [--history-tokens 1500]
+    python -m tests.bench.isolation [--probes 300] [--history-words 310]
 
 A victim has said a long text, or has not. Then somebody else sends the same text, and the time to the first token is taken. Both
 kinds of probes take turns, so that a slow minute hits both. The Mann-Whitney test says how probable so large a difference would
@@ -89,7 +89,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--probes", type=int, default=300)
-    parser.add_argument("--history-words", type=int, default=500)
+    parser.add_argument("--history-words", type=int, default=310)
     arguments = parser.parse_args()
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.ageing import overdue_after_s
 from engine.sequence import Sequence, SequenceState
-from engine.step_size import STRETCH
+from engine.step_size import STRETCH, StepLoad
 from engine.types import Priority
 from engine.waiting_queue import MAX_TIMES_PASSED
 from tests.support.machine import Machine
@@ -21,19 +21,21 @@ INTERACTIVE, BOT, BACKGROUND = Priority.INTERACTIVE, Priority.BOT, Priority.BACK
 
 machines = st.builds(
     Machine,
-    fixed=st.floats(0.005, 0.05),
-    per_prompt_token=st.floats(2e-4, 0.004),
+    fixed=st.floats(0.012, 0.05),
+    per_prompt_token=st.floats(2e-4, 0.002),
     per_answer=st.floats(1e-4, 0.004),
     per_read=st.floats(0.0, 4e-6),
 )
 
 
 @given(machines, st.integers(0, 2**32), st.sampled_from([None, 0.1, 0.3]))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_in_a_burst_no_stream_pauses_for_long_and_nobody_starves(
     machine: Machine, seed: int, target_s: float | None
 ) -> None:
-    """200 requests, 10 of them of 6,000 tokens, come at once while a few answers stream."""
+    """200 requests, 10 of them of 6,000 tokens, come at once while a few answers stream. A stream's usual time between tokens is
+    the median of its own, for those that streamed before the burst the one before it. On these machines a page of a prompt, the
+    least that is computed of one, takes at most three times as long as a token of an answer alone."""
     rng = random.Random(seed)
     simulation = Simulation(
         num_pages=3000,
@@ -47,6 +49,7 @@ def test_in_a_burst_no_stream_pauses_for_long_and_nobody_starves(
         simulation.add(50, 600, user=f"early {number}")
     for _ in range(60):
         simulation.step()
+    usual = {sequence: statistics.median(simulation.gaps(sequence)[10:]) for sequence in simulation.all}
     requests = [(6000, 40)] * 10 + [(rng.randint(10, 400), rng.randint(5, 60)) for _ in range(190)]
     rng.shuffle(requests)
     burst = [simulation.add(prompt, output, user=f"user {rng.randrange(20)}") for prompt, output in requests]
@@ -54,7 +57,7 @@ def test_in_a_burst_no_stream_pauses_for_long_and_nobody_starves(
     assert all(sequence.state is SequenceState.FINISHED and sequence.num_output_tokens for sequence in burst)
     for sequence in simulation.all:
         if len(gaps := simulation.gaps(sequence)) >= 3:
-            assert max(gaps) <= 5 * statistics.median(gaps)
+            assert max(gaps) <= 5 * min(statistics.median(gaps), usual.get(sequence, float("inf")))
     # Not one of them, long or short, waits for more than the whole burst: no account has more than its share before it.
     assert {sequence for sequence in burst if sequence.num_prompt_tokens == 6000} <= set(simulation.started_at)
 
@@ -79,6 +82,30 @@ def test_while_a_long_prompt_is_read_running_answers_get_their_tokens(answers: i
     assert simulation.now - begun <= 3 * alone_s
 
 
+@pytest.mark.parametrize("answers", [0, 1, 8])
+@pytest.mark.parametrize("short_tokens", [5, 20])
+def test_while_a_long_prompt_is_read_a_short_one_is_answered_soon(answers: int, short_tokens: int) -> None:
+    """sgl-project/sglang#10063, beside answers that run."""
+    machine = Machine()
+    simulation = Simulation(num_pages=3000, max_running=32, machine=machine)
+    for number in range(answers):
+        simulation.add(50, 2000, user=f"user {number}")
+    for _ in range(40 if answers else 0):
+        simulation.step()
+    simulation.add(6000, 1, user="reader")
+    for _ in range(10):
+        simulation.step()
+    before = simulation.now
+    simulation.step()
+    one_step_s = simulation.now - before
+    short = simulation.add(short_tokens, 1, user="anna")
+    while short.state is not SequenceState.FINISHED:
+        simulation.step()
+    idle_s = machine.seconds(StepLoad().with_prompt(short_tokens, 0))
+    # It comes just after a step has begun.
+    assert one_step_s + simulation.now - short.queued_at <= 3 * idle_s + one_step_s
+
+
 def test_a_hog_leaves_others_their_share_of_the_machine() -> None:
     simulation = Simulation(num_pages=2000, max_running=4, machine=Machine())
     for _ in range(100):
@@ -94,6 +121,32 @@ def test_a_hog_leaves_others_their_share_of_the_machine() -> None:
     longest_answer_s = 60 * Machine().seconds(simulation.scheduler.plan(simulation.now).load)
     assert max(waited) <= longest_answer_s
     assert sum(sequence.state is SequenceState.FINISHED for sequence in simulation.all[:100]) < 100
+
+
+def test_who_fills_all_places_with_long_answers_gives_one_to_an_account_that_has_none() -> None:
+    simulation = Simulation(num_pages=2000, max_running=8, machine=Machine())
+    hogs = [simulation.add(50, 5000, user="hog") for _ in range(12)]
+    for _ in range(20):
+        simulation.step()
+    guest = simulation.add(50, 50, user="guest")
+    while guest.state is not SequenceState.FINISHED:
+        simulation.step()
+    assert simulation.started_at[guest] - guest.queued_at <= overdue_after_s(INTERACTIVE) + 1
+    assert [hog.num_preemptions for hog in hogs[:8]] == [0, 0, 0, 0, 0, 0, 0, 1]
+    # One that came later and would be next in the order of the hog's own does not profit.
+    simulation.step()
+    assert hogs[7].state is SequenceState.RUNNING
+
+
+def test_an_account_with_a_fair_number_of_places_is_left_alone() -> None:
+    simulation = Simulation(num_pages=2000, max_running=8, machine=Machine())
+    held = [simulation.add(50, 3000, user=f"user {number // 2}") for number in range(8)]
+    simulation.step()
+    guest = simulation.add(50, 50, user="guest")
+    while simulation.now < guest.queued_at + 2 * overdue_after_s(INTERACTIVE):
+        simulation.step()
+    assert guest.state is SequenceState.WAITING
+    assert not any(sequence.num_preemptions for sequence in held)
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6))
@@ -179,6 +232,31 @@ def test_background_work_that_has_been_here_for_long_is_not_disturbed_any_more()
     simulation.step()
     assert person.state is SequenceState.WAITING
     assert job.num_preemptions == 0
+
+
+@given(st.integers(0, 2**32), st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_nothing_about_the_order_or_the_steps_depends_on_what_another_account_has_cached(
+    seed: int, is_full: bool
+) -> None:
+    """Longest prefix first would tell one user what another has asked before."""
+
+    def seen_by_prober(victims_token: int) -> list[object]:
+        rng = random.Random(seed)
+        simulation = Simulation(num_pages=60 if is_full else 600, max_running=3, machine=Machine())
+        for _ in range(4):
+            simulation.add(rng.randint(100, 300), 10, user="victim", token=victims_token, reuse=True)
+        simulation.drain()
+        plans: list[object] = []
+        for _ in range(10):
+            simulation.add(rng.randint(100, 300), 10, user="prober", token=7, reuse=True)
+            simulation.add(rng.randint(100, 300), 10, user="victim", token=rng.choice([8, 9]), reuse=True)
+        while simulation.scheduler.has_work:
+            plan = simulation.step()
+            plans.append((simulation.now, [(item.sequence.arrival, item.start, item.end) for item in plan.run]))
+        return plans
+
+    assert seen_by_prober(victims_token=7) == seen_by_prober(victims_token=5)
 
 
 def test_with_a_target_fewer_answers_run_at_once_and_each_is_quicker() -> None:

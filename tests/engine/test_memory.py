@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from engine.core import Engine
 from engine.memory import PARKED_PAGES_PER_STEP
-from engine.snapshot import PagesByTier, PrefixState, SessionState
+from engine.snapshot import PagesByTier, PrefixState, PrefixStatus, SessionState
 from engine.types import (
     CachedFrom,
     EngineEvent,
@@ -22,6 +24,7 @@ from engine.types import (
     Turn,
 )
 from tests.support.clock import SteppedClock
+from tests.support.tiers import files
 from tests.support.tiny_model import SPEC, TinyTokenizer, reference_ids, request, tiny_engine
 
 ANNA, BERT = Namespace.user("anna"), Namespace.user("bert")
@@ -135,7 +138,7 @@ def test_an_idle_session_goes_down_tier_by_tier_and_away(tmp_path: Path) -> None
     talk.settle(lambda: talk.state() is SessionState.DISK)
     assert talk.pages() == PagesByTier(disk=7)
     talk.clock.advance(86400 - 1800)
-    talk.settle(lambda: not list((tmp_path / "kv").rglob("*.kv")))
+    talk.settle(lambda: files(tmp_path / "kv") == [tmp_path / "kv" / "secret"])
     assert talk.state() is None
     assert talk.engine.stats(EngineState.READY, 1).sessions_expired_total == 1
 
@@ -174,11 +177,11 @@ def test_dropping_a_session_leaves_no_page_and_no_file_of_it(tmp_path: Path) -> 
         talk.engine.evict_session(CHAT, told.append)
         talk.settle(lambda: len(told) == expected)  # noqa: B023
     talk.ask("x" * 100 + "more")
-    assert list((tmp_path / "kv").rglob("*.kv"))
+    assert len(files(tmp_path / "kv")) > 1
     talk.engine.drop_session(CHAT, told.append)
     talk.settle(lambda: len(told) == 3)
     assert told[-1] is True
-    assert not list((tmp_path / "kv").rglob("*.kv"))
+    assert files(tmp_path / "kv") == [tmp_path / "kv" / "secret"]
     snapshot = talk.engine.snapshot()
     assert (snapshot.device.pages, snapshot.host.pages, snapshot.disk.pages, snapshot.sessions) == (0, 0, 0, ())
     assert talk.ask("x" * 100).usage.cached_tokens == 0
@@ -238,6 +241,21 @@ def test_a_prefix_comes_from_disk_after_a_restart(tmp_path: Path) -> None:
     assert sources == ["computed", "disk"]
 
 
+def test_a_prefix_that_nobody_asks_for_again_is_seen_and_can_be_dropped(tmp_path: Path) -> None:
+    talk = Talk(disk_folder=tmp_path / "kv")
+    persona = (Turn(request("").turns[0].role.SYSTEM, "p" * 60),)
+    talk.engine.set_prefix("guide", talk.tokenizer.prefix_ids(persona))
+    talk.settle(lambda: talk.engine.snapshot().prefixes[0].state is PrefixState.READY)
+    talk.engine.stop(EngineFailure("engine_stopped", "It ends."))
+    again = Talk(disk_folder=tmp_path / "kv")
+    assert again.engine.snapshot().prefixes == (PrefixStatus("guide", PrefixState.COLD, 63, 4, "disk"),)
+    told: list[object] = []
+    again.engine.drop_prefix("guide", told.append)
+    again.settle(lambda: told == [True])
+    assert again.engine.snapshot().prefixes == ()
+    assert not list((tmp_path / "kv").rglob("*.kv"))
+
+
 def test_a_changed_persona_leaves_nothing_of_the_old_one(tmp_path: Path) -> None:
     talk = Talk(disk_folder=tmp_path / "kv")
     for letter in "pq":
@@ -246,6 +264,35 @@ def test_a_changed_persona_leaves_nothing_of_the_old_one(tmp_path: Path) -> None
         talk.settle(lambda: talk.engine.snapshot().prefixes[0].state is PrefixState.READY)
     talk.settle(lambda: talk.engine.snapshot().disk.pages == 4)
     assert talk.engine.snapshot().device.pages == 4
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("replaced", [True, False])
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_persona_that_is_gone_leaves_no_page_of_its_users_either(
+    is_kept: bool, replaced: bool, is_running: bool
+) -> None:
+    """Also where its prefix had no room and was only published by those who asked, or by one who was still being answered."""
+    talk = Talk(prefix_memory_bytes=PAGE_BYTES * (8 if is_kept else 0))
+    persona = (Turn(request("").turns[0].role.SYSTEM, "p" * 60),)
+    talk.engine.set_prefix("guide", talk.tokenizer.prefix_ids(persona))
+    asked = replace(request("running", "hello", max_tokens=30, ignore_eos=True), namespace=ANNA, persona="guide")
+    asked = replace(asked, turns=(*persona, *asked.turns))
+    talk.engine.submit(asked, talk.tokenizer.encode_turns(asked.turns), 0.0)
+    if is_running:
+        talk.engine.step()
+    else:
+        talk.finish(asked)
+    told: list[object] = []
+    if replaced:
+        talk.engine.set_prefix("guide", [])
+    else:
+        talk.engine.drop_prefix("guide", told.append)
+    if is_running:
+        talk.finish(asked)
+    talk.engine.drop_namespace(ANNA, told.append)
+    talk.settle(lambda: len(told) == 1 + (not replaced) and not talk.engine.has_work)
+    assert talk.engine.snapshot().device.pages == 0
 
 
 def test_a_long_session_is_parked_in_parts() -> None:

@@ -193,6 +193,20 @@ def test_pages_that_nobody_owns_leave_first_then_by_priority_then_by_age_from_th
     assert left == [416, 400, 116, 100, 216, 200, 16, 0, 316, 300, 516, 500]
 
 
+def test_a_page_that_has_lost_an_owner_leaves_once_and_is_parked_once() -> None:
+    """It was taken twice for one page of room: the room was not there, answers failed, and one of its slots was never free."""
+    memory = Memory(num_pages=6, parks=True)
+    first, second = session(name="first"), session(name="second")
+    memory.compute(numbers(48), owner=first)
+    memory.cache.own(list(memory.cache), second)
+    memory.compute(numbers(48, 1000), owner=session(name="other"))
+    memory.cache.disown(first)
+    memory.cache.make_room(4)
+    assert memory.pool.num_free == 4
+    assert len(memory.parked) == len(set(memory.parked)) == 4
+    memory.check()
+
+
 def test_pages_that_a_sequence_reads_do_not_leave() -> None:
     memory = Memory(num_pages=4)
     memory.compute(numbers(64))

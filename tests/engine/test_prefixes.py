@@ -10,7 +10,7 @@ from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
 from engine.page_keys import PageKey
 from engine.pages import PagesCorrupt
-from engine.prefixes import DEFAULT_OPENING, Prefix, Prefixes
+from engine.prefixes import DEFAULT_OPENING, MAX_VAIN_BUILDS, Prefix, Prefixes
 from engine.session import Retention, Session
 from engine.snapshot import PrefixState, PrefixStatus
 from engine.types import Namespace
@@ -26,6 +26,7 @@ def build(prefixes: Prefixes, source: str = "computed") -> list[str]:
     """What the engine does with what is to be built; the names in order."""
     names = []
     while (prefix := prefixes.next_to_build()) is not None:
+        prefix.owner.pages.clear()
         for index in range(prefix.num_pages):
             tokens = prefix.ids[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS]
             page = CachedPage(PageKey(bytes(32)), PageKey(bytes(32)), Namespace.public(), index, tokens)
@@ -139,27 +140,62 @@ def test_a_prefix_whose_pages_have_vanished_is_built_again() -> None:
     prefixes.register("cook", ids_of(3))
     prefixes.register("poet", ids_of(3))
     build(prefixes)
-    assert prefixes.lost() == []
+    prefixes.lost()
+    assert states(prefixes) == {"cook": READY, "poet": READY}
     cook = prefixes.get("cook")
     assert cook is not None
     cook.owner.pages.pop().owners.clear()
-    assert prefixes.lost() == [cook]
+    assert prefixes.lost() == [], "what is left of it is of use for building it again"
     assert states(prefixes) == {"cook": BUILDING, "poet": READY}
     assert build(prefixes) == ["cook"]
 
 
-def test_one_that_cannot_be_built_is_cold_and_not_tried_again() -> None:
+def test_a_prefix_that_vanishes_again_and_again_is_left_alone_until_it_is_used() -> None:
+    prefixes = Prefixes(budget_pages=10)
+    prefixes.register("cook", ids_of(3))
+    cook = prefixes.get("cook")
+    assert cook is not None
+    for _ in range(MAX_VAIN_BUILDS):
+        assert build(prefixes) == ["cook"]
+        cook.owner.pages.pop().owners.clear()
+        assert prefixes.lost() == []
+    assert build(prefixes) == ["cook"]
+    cook.owner.pages.pop().owners.clear()
+    let_go(prefixes, owners := prefixes.lost())
+    assert owners == [cook.owner]
+    assert states(prefixes) == {"cook": COLD}
+    prefixes.register("poet", ids_of(3))
+    assert states(prefixes) == {"cook": COLD, "poet": BUILDING}
+    prefixes.use("cook")
+    assert states(prefixes) == {"cook": BUILDING, "poet": BUILDING}
+
+
+def test_one_that_cannot_be_built_is_tried_a_few_times_and_then_cold() -> None:
     prefixes = Prefixes(budget_pages=10)
     prefixes.register("cook", ids_of(6))
     prefixes.register("poet", ids_of(6))
-    cook = prefixes.next_to_build()
+    cook = prefixes.get("cook")
     assert cook is not None
+    for _ in range(MAX_VAIN_BUILDS):
+        assert prefixes.next_to_build() is cook
+        assert prefixes.failed(cook) == [cook.owner]
     assert prefixes.failed(cook) == [cook.owner]
     assert states(prefixes) == {"cook": COLD, "poet": BUILDING}
     prefixes.drop("poet")
     assert prefixes.next_to_build() is None
     prefixes.register("cook", ids_of(5))
     assert states(prefixes) == {"cook": BUILDING}
+
+
+def test_one_that_never_can_be_built_is_not_tried_again() -> None:
+    prefixes = Prefixes(budget_pages=10)
+    prefixes.register("epic", ids_of(6))
+    epic = prefixes.next_to_build()
+    assert epic is not None
+    prefixes.failed(epic, is_hopeless=True)
+    prefixes.use("epic")
+    assert prefixes.next_to_build() is None
+    assert states(prefixes) == {"epic": COLD}
 
 
 def test_an_empty_prefix_needs_nothing_and_is_never_built() -> None:
@@ -221,12 +257,12 @@ def test_any_order_of_acts_keeps_the_budget_and_strands_nothing(acts: list[tuple
             build(prefixes)
         elif act == "lose" and prefix is not None and prefix.owner.pages:
             prefix.owner.pages.pop().owners.clear()
-            prefixes.lost()
+            let_go(prefixes, prefixes.lost())
         elif act == "fail" and prefix is not None and prefix.state is BUILDING:
             let_go(prefixes, prefixes.failed(prefix))
         prefixes.check_integrity()
         free = 10 - prefixes.pages_promised
-        waiting = [each for each in prefixes if each.state is COLD and each.ids and not each.has_failed]
+        waiting = [each for each in prefixes if each.state is COLD and each.ids and not each.is_given_up]
         assert all(each.num_pages > free for each in waiting)
         for each in prefixes:
             assert (each.state is READY) <= (len(each.owner.pages) == each.num_pages)

@@ -59,4 +59,4 @@ def test_warming_up_runs_a_prompt_and_batches_within_the_memory_there_is() -> No
     decoder = TinyDecoder()
     runner = Runner(decoder, KVCache.for_spec(SPEC, 2), Sampler(VOCABULARY, frozenset()))
     runner.warm_up(max_step_tokens=256, max_running=5)
-    assert [len(batch.token_ids) for batch in decoder.batches] == [2 * PAGE_TOKENS, 1, 5]
+    assert [len(batch.token_ids) for batch in decoder.batches] == [2 * PAGE_TOKENS, 1, 4]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine.config import PAGE_TOKENS
 from engine.step_size import (
+    CROWDING,
     LEAST_RUNNING,
     LEAST_SHARE,
     LEAST_STEPS,
@@ -194,6 +195,18 @@ def test_a_chunk_beside_answers_grows_no_faster_than_it_is_measured() -> None:
         assert size.prompt_tokens(answers(4), 0) == most
         load = answers(4).with_prompt(most, 0)
         size.observe(load, machine.seconds(load))
+
+
+def test_no_more_join_than_leave_the_others_their_pace_and_prompts_a_part_of_the_stretch() -> None:
+    machine, size = Machine(), StepSize(BUDGET)
+    live(machine, size, 300, random.Random(7))
+    usual_s = machine.seconds(answers(4))
+    count = 4
+    while size.may_join(answers(count), 300, usual_s):
+        count += 1
+    assert machine.seconds(answers(count)) == pytest.approx(CROWDING * usual_s, rel=0.25)
+    tokens = size.prompt_tokens(answers(count), 0, usual_s)
+    assert machine.seconds(answers(count).with_prompt(tokens, 0)) == pytest.approx(STRETCH * usual_s, rel=0.2)
 
 
 def test_without_a_target_any_number_may_join() -> None:

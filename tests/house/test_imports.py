@@ -29,6 +29,12 @@ PURE = (
     "engine/queue_bounds.py",
     "engine/sequence.py",
     "engine/pages.py",
+    "engine/snapshot.py",
+    "engine/prefix_cache.py",
+    "engine/page_keys.py",
+    "engine/eviction_order.py",
+    "engine/cached_page.py",
+    "engine/admission.py",
     "engine/scheduler.py",
     "engine/ageing.py",
     "engine/fair_shares.py",
@@ -135,7 +141,8 @@ def test_the_help_text_loads_nothing_heavy() -> None:
 
 
 def test_the_port_opens_before_torch_is_imported() -> None:
-    code = "import sys, app.cli.serve; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    later = ("torch", "transformers", "numpy", "gguf", "psycopg", "rich.progress")
+    code = f"import sys, app.cli.serve; print([m for m in {later!r} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

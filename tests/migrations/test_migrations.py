@@ -94,6 +94,45 @@ def test_every_revision_goes_down_and_up_again(empty_url: str) -> None:
     assert migrate.check(empty_url) == []
 
 
+def test_a_database_of_the_first_version_keeps_every_row(empty_url: str) -> None:
+    """open-webui/open-webui#21422: an upgrade with data in it."""
+    migrate.upgrade(empty_url, "0001")
+    engine = create_engine(migrate.sync_url(empty_url))
+    moment = "2026-12-01 12:00:00.000000"
+    with engine.begin() as connection:
+        connection.execute(
+            text("INSERT INTO users (id, username, role, created_at) VALUES ('u', 'ann', 'admin', :moment)"),
+            {"moment": moment},
+        )
+        connection.execute(
+            text(
+                "INSERT INTO conversations (id, user_id, title, state, archived, tags, metadata, last_ordinal, version,"
+                " created_at, updated_at)"
+                " VALUES ('c', 'u', 'Geography', 'bot', :no, '[]', '{}', 1, 1, :moment, :moment)"
+            ),
+            {"moment": moment, "no": False},
+        )
+        connection.execute(
+            text(
+                "INSERT INTO messages (id, conversation_id, ordinal, role, content, status, last_seq, created_at)"
+                " VALUES ('m', 'c', 1, 'user', 'hello', 'completed', 0, :moment)"
+            ),
+            {"moment": moment},
+        )
+    migrate.upgrade(empty_url)
+    assert migrate.check(empty_url) == []
+    with engine.begin() as connection:
+        rows = connection.execute(text("SELECT id, title, persona FROM conversations")).all()
+        assert [tuple(row) for row in rows] == [("c", "Geography", None)]
+        assert connection.execute(text("SELECT content FROM messages")).scalar_one() == "hello"
+        connection.execute(text("UPDATE conversations SET persona = 'terse'"))
+    migrate.downgrade(empty_url, "0001")
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT title FROM conversations")).scalar_one() == "Geography"
+        assert connection.execute(text("SELECT content FROM messages")).scalar_one() == "hello"
+    engine.dispose()
+
+
 def test_upgrading_twice_changes_nothing(empty_url: str) -> None:
     migrate.upgrade(empty_url)
     migrate.upgrade(empty_url)

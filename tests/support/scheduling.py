@@ -49,15 +49,24 @@ class Simulation:
         )
 
     def add(
-        self, prompt: int, output: int = 4, *, user: str | None = None, priority: Priority = Priority.INTERACTIVE
+        self,
+        prompt: int,
+        output: int = 4,
+        *,
+        user: str | None = None,
+        priority: Priority = Priority.INTERACTIVE,
+        token: int = 1,
+        reuse: bool = False,
     ) -> Sequence:
+        """The prompt is so many times the same token. With `reuse` KV is kept for the user, and found again."""
         namespace = None if user is None else Namespace.user(user)
         sequence = Sequence(
             RequestId(str(self.arrivals)),
             self.arrivals,
-            [1] * prompt,
+            [token] * prompt,
             prompt,
             min(prompt + output, self.scheduler.max_sequence_tokens),
+            namespace=namespace if reuse else None,
             priority=priority,
             account=account_of(namespace),
             queued_at=self.now,
@@ -69,7 +78,9 @@ class Simulation:
         return sequence
 
     def step(self) -> StepPlan:
-        self.scheduler.admit(self.now)
+        for admission in self.scheduler.admit(self.now):
+            if admission.missing:
+                self.scheduler.restored(admission.sequence, len(admission.missing))
         plan = self.scheduler.plan(self.now)
         self.check(plan)
         self.scheduler.commit(plan, self.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -205,8 +206,8 @@ def contains_anywhere(folder: Path, content: bytes) -> bool:
 
 
 def files(folder: Path) -> list[Path]:
-    """Every file below the folder."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """Every file below the folder, also while a thread removes some."""
+    return sorted(Path(path, name) for path, _, names in os.walk(folder) for name in names)
 
 
 def token_bytes(page: CachedPage) -> bytes:

@@ -55,6 +55,7 @@ async def test_a_new_conversation_has_what_was_given_and_sensible_rest(running: 
             "tags": ["a", "b"],
             "metadata": {"order": 7, "deep": [{"x": None}]},
             "external_id": "crm-1",
+            "persona": None,
             "leaf_id": None,
             "version": 1,
             "created_at": "2026-12-01T12:00:00Z",
@@ -148,7 +149,7 @@ BAD_BODIES: list[dict[str, Any]] = [
     {"external_id": ""},
     {"external_id": "x" * 256},
     {"external_id": "\x00"},
-    {"persona": "pirate"},
+    {"persona": "A Pirate"},
     {"temporary": True},
     {"unknown": 1},
 ]

@@ -155,7 +155,8 @@ async def test_deleting_the_conversation_ends_its_answers_and_stores_nothing(cha
             await asyncio.sleep(0.005)
     for body in (running, waiting):
         problem(await chat.http.get(f"/api/v1/responses/{body['response']['id']}"), 404, "not_found")
-    assert chat.engine.cancelled == [running["response"]["id"]]
+    stats = chat.engine.stats()
+    assert (len(chat.engine.requests), stats.running_requests, stats.waiting_requests) == (1, 0, 0)
     assert set(chat.context.responses.sizes().values()) == {0}
 
 
@@ -201,14 +202,14 @@ async def test_while_the_database_is_away_callers_are_told_to_come_back(chat: Ch
 async def test_an_answer_whose_turn_comes_while_the_database_is_away_waits_for_it(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, failures = dispatcher.read_turns, iter(range(3))
+    read, failures = dispatcher.read_prompt, iter(range(3))
 
     async def broken(*arguments: Any) -> Any:
         for _ in failures:
             raise DatabaseAway("it is restarted")
         return await read(*arguments)
 
-    monkeypatch.setattr(dispatcher, "read_turns", broken)
+    monkeypatch.setattr(dispatcher, "read_prompt", broken)
     monkeypatch.setattr("app.database.RETRY_AWAY_S", 0.01)
     body = await chat.say("hello")
     assert (await chat.ended(body["response"]["id"]))["status"] == "completed"

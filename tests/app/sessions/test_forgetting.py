@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
+from app import background
 from app.accounts.models import User
 from app.conversations.models import Conversation
-from app.sessions import forgetting
 from engine.snapshot import SessionState
 from engine.types import GenerationRequest, Namespace, RequestId, Role, SessionKey, Turn, Usage
 from tests.app.responses.chat import Chat, open_chat
@@ -84,7 +84,7 @@ async def test_who_deletes_does_not_wait_for_a_slow_engine(chat: Chat, monkeypat
         return await drop(key)
 
     monkeypatch.setattr(chat.engine, "drop_session", slow)
-    monkeypatch.setattr(forgetting, "LONGEST_WAIT_S", 0.01)
+    monkeypatch.setattr(background, "LONGEST_WAIT_S", 0.01)
     await deleted(chat, chat.id)
     assert await sessions(chat) == {chat.id}
     may_drop.set()

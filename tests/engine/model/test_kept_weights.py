@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
-import json
 import logging
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,12 +16,12 @@ import torch
 
 from engine.config import EngineConfig
 from engine.kv_cache import KVCache
-from engine.model import kept_weights, loader, tensor_file
-from engine.model.decoder import Decoder
-from engine.model.kept_files import LOCK_FILE, PARTIAL_FILE, SUFFIX
-from engine.model.kept_weights import tensors_of
+from engine.model import kept_files, kept_weights, loader, tensor_file
+from engine.model.kept_files import LOCK_FILE, SUFFIX
 from engine.model.loader import LoadedModel, keep_weights, load_model
+from kernels.dispatch import choose_kernels
 from tests.support.decoding import greedy
+from tests.support.kept_weights import assert_bit_equal, keeping, kept_file, tensors_in
 from tests.support.tiny_families import FAMILIES, tiny_family
 from tests.support.tiny_llama import tiny_llama, write_folder, write_gguf, write_tokenizer
 
@@ -58,27 +55,6 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-def config(folder: Path, kept: Path, **changes: str) -> EngineConfig:
-    return EngineConfig(folder, "tiny", kept_weights_folder=kept, **changes)  # type: ignore[arg-type]
-
-
-def kept_file(kept: Path) -> Path:
-    (path,) = (path for path in kept.iterdir() if path.suffix == SUFFIX)
-    return path
-
-
-def tensors(loaded: LoadedModel) -> dict[str, torch.Tensor]:
-    assert isinstance(loaded.decoder, Decoder)
-    return tensors_of(loaded.decoder.weights)
-
-
-def assert_bit_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert (tensor.dtype, tensor.shape) == (other[name].dtype, other[name].shape), name
-        assert torch.equal(tensor.view(-1).view(torch.uint8), other[name].reshape(-1).view(torch.uint8)), name
-
-
 def ids(loaded: LoadedModel) -> list[int]:
     cache = KVCache.for_spec(loaded.kv_spec, 8)
     return greedy(loaded.decoder, cache, [PROMPT], [range(8)], max_tokens=12)[0]
@@ -92,8 +68,11 @@ def test_mapped_weights_are_bit_for_bit_the_converted_ones(tmp_path: Path, famil
     write_tokenizer(model)
     converted = load_model(EngineConfig(model, "tiny", weights=weights))
     kept = tmp_path / "kept"
-    for loaded in (load_model(config(model, kept, weights=weights)), load_model(config(model, kept, weights=weights))):
-        assert_bit_equal(tensors(loaded), tensors(converted))
+    for loaded in (
+        load_model(keeping(model, kept, weights=weights)),
+        load_model(keeping(model, kept, weights=weights)),
+    ):
+        assert_bit_equal(tensors_in(loaded), tensors_in(converted))
         assert loaded.info == converted.info
         assert (loaded.decoder.weights.head is loaded.decoder.weights.embedding) == (
             converted.decoder.weights.head is converted.decoder.weights.embedding
@@ -108,32 +87,19 @@ def test_the_second_start_converts_nothing_and_answers_alike(
     folder: Path, tmp_path: Path, conversions: list[Path]
 ) -> None:
     words: list[str] = []
-    first = load_model(config(folder, tmp_path / "kept"))
-    second = load_model(config(folder, tmp_path / "kept"), on_progress=words.append)
+    first = load_model(keeping(folder, tmp_path / "kept"))
+    second = load_model(keeping(folder, tmp_path / "kept"), on_progress=words.append)
     assert conversions == [folder]
     assert words == ["reading the model's files", "reading the tokenizer", "mapping the weights"]
     assert ids(first) == ids(second) == ids(load_model(EngineConfig(folder, "tiny")))
 
 
 def test_answering_changes_no_byte_of_the_file(folder: Path, tmp_path: Path) -> None:
-    loaded = load_model(config(folder, tmp_path / "kept"))
+    loaded = load_model(keeping(folder, tmp_path / "kept"))
     path = kept_file(tmp_path / "kept")
     before = path.read_bytes()
     ids(loaded)
     assert path.read_bytes() == before
-
-
-def test_mapped_weights_cannot_be_written_to(folder: Path, tmp_path: Path) -> None:
-    keep_weights(config(folder, tmp_path / "kept"))
-    program = (
-        "import sys, faulthandler; faulthandler.disable(); from pathlib import Path; "
-        "from engine.model.tensor_file import MappedTensors; "
-        "tensors = MappedTensors(Path(sys.argv[1])).tensors(); print('open', flush=True); "
-        "tensors['embedding'][0, 0] = 1.0; print('written')"
-    )
-    arguments = [sys.executable, "-c", program, str(kept_file(tmp_path / "kept"))]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (-signal.SIGSEGV, "open\n")
 
 
 def test_a_gguf_with_rotary_factors_is_mapped_with_them(tmp_path: Path, conversions: list[Path]) -> None:
@@ -142,10 +108,10 @@ def test_a_gguf_with_rotary_factors_is_mapped_with_them(tmp_path: Path, conversi
     write_gguf(folder / "m.gguf", tiny_llama(vocab_size=420), extra={"rope_freqs.weight": torch.linspace(1, 3, 6)})
     write_tokenizer(folder)
     converted = load_model(EngineConfig(folder, "tiny"))
-    keep_weights(config(folder, tmp_path / "kept"))
-    mapped = load_model(config(folder, tmp_path / "kept"))
+    keep_weights(keeping(folder, tmp_path / "kept"))
+    mapped = load_model(keeping(folder, tmp_path / "kept"))
     assert len(conversions) == 2
-    assert_bit_equal(tensors(mapped), tensors(converted))
+    assert_bit_equal(tensors_in(mapped), tensors_in(converted))
 
 
 def flip_in_data(path: Path) -> None:
@@ -187,15 +153,15 @@ def test_a_damaged_file_is_made_again_and_never_served(
     folder: Path, tmp_path: Path, conversions: list[Path], kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = tmp_path / "kept"
-    expected = tensors(load_model(EngineConfig(folder, "tiny")))
-    load_model(config(folder, kept))
+    expected = tensors_in(load_model(EngineConfig(folder, "tiny")))
+    load_model(keeping(folder, kept))
     DAMAGE[kind](kept_file(kept))
     conversions.clear()
-    assert_bit_equal(tensors(load_model(config(folder, kept))), expected)
+    assert_bit_equal(tensors_in(load_model(keeping(folder, kept))), expected)
     assert conversions == [folder]
     assert "are not served: " in caplog.text
     caplog.clear()
-    assert_bit_equal(tensors(load_model(config(folder, kept))), expected)
+    assert_bit_equal(tensors_in(load_model(keeping(folder, kept))), expected)
     assert conversions == [folder]
     assert "are not served" not in caplog.text
 
@@ -203,36 +169,38 @@ def test_a_damaged_file_is_made_again_and_never_served(
 def test_what_the_disk_cannot_read_is_damage_and_no_end_of_the_process(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    load_model(config(folder, tmp_path / "kept"))
+    load_model(keeping(folder, tmp_path / "kept"))
 
     def fail(*_arguments: object) -> int:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(tensor_file.os, "preadv", fail)
-    assert ids(load_model(config(folder, tmp_path / "kept")))
+    assert ids(load_model(keeping(folder, tmp_path / "kept")))
     assert "cannot be read at byte 0: Input/output error" in caplog.text
 
 
 def test_a_foreign_file_under_the_right_name_is_not_served(folder: Path, tmp_path: Path) -> None:
     """vllm-project/vllm#30931: new weights under an old name."""
     kept = tmp_path / "kept"
-    load_model(config(folder, kept))
+    load_model(keeping(folder, kept))
     path = kept_file(kept)
     other, others = tmp_path / "other", tmp_path / "others"
     write_folder(other, seed=1)
-    load_model(config(other, others))
+    load_model(keeping(other, others))
     shutil.copyfile(kept_file(others), path)
-    assert_bit_equal(tensors(load_model(config(folder, kept))), tensors(load_model(EngineConfig(folder, "tiny"))))
+    assert_bit_equal(
+        tensors_in(load_model(keeping(folder, kept))), tensors_in(load_model(EngineConfig(folder, "tiny")))
+    )
 
 
-def test_changed_weights_precision_or_code_make_another_file_and_the_old_one_goes(
+def test_changed_weights_precision_code_or_kernels_make_another_file_and_the_old_one_goes(
     folder: Path, tmp_path: Path, conversions: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
     names = []
 
     def load(**changes: str) -> None:
-        load_model(config(folder, kept, **changes))
+        load_model(keeping(folder, kept, **changes))
         names.append(kept_file(kept).name)
 
     load()
@@ -242,8 +210,11 @@ def test_changed_weights_precision_or_code_make_another_file_and_the_old_one_goe
     monkeypatch.setattr(kept_weights, "_conversion", lambda: "the fault in it is mended")
     load()
     load()
-    assert len(set(names)) == 4
-    assert len(conversions) == 4
+    faster = dataclasses.replace(choose_kernels(), name="faster")
+    monkeypatch.setattr(loader, "choose_kernels", lambda: faster)
+    load()
+    assert len(set(names)) == 5
+    assert len(conversions) == 5
     assert sorted(path.name for path in kept.iterdir()) == sorted([LOCK_FILE, names[-1]])
 
 
@@ -252,7 +223,7 @@ def test_without_room_on_the_disk_the_weights_are_served_from_memory(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=200 << 20)
     monkeypatch.setattr(kept_weights.shutil, "disk_usage", lambda _folder: usage)
-    loaded = load_model(config(folder, tmp_path / "kept"))
+    loaded = load_model(keeping(folder, tmp_path / "kept"))
     assert ids(loaded)
     assert list((tmp_path / "kept").glob(f"*{SUFFIX}")) == []
     assert "are not kept in" in caplog.text
@@ -266,7 +237,7 @@ def test_a_disk_that_gets_full_while_the_file_is_written_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tensor_file.os, "fsync", fail)
-    assert ids(load_model(config(folder, tmp_path / "kept")))
+    assert ids(load_model(keeping(folder, tmp_path / "kept")))
     assert [path.name for path in (tmp_path / "kept").iterdir()] == [LOCK_FILE]
     assert "No space left on device" in caplog.text
 
@@ -275,7 +246,7 @@ def test_a_folder_that_cannot_be_made_is_no_reason_not_to_serve(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    assert ids(load_model(config(folder, tmp_path / "file" / "kept")))
+    assert ids(load_model(keeping(folder, tmp_path / "file" / "kept")))
     assert "Not a directory" in caplog.text
 
 
@@ -287,95 +258,33 @@ def test_while_another_process_writes_the_file_this_one_serves_its_own(
     kept.mkdir()
     with (kept / LOCK_FILE).open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert ids(load_model(config(folder, kept)))
+        assert ids(load_model(keeping(folder, kept)))
         assert [path.name for path in kept.iterdir()] == [LOCK_FILE]
     assert "another process keeps the weights" in caplog.text
-    load_model(config(folder, kept))
+    load_model(keeping(folder, kept))
     assert kept_file(kept)
-
-
-LOAD = (
-    "import sys; from pathlib import Path; from engine.config import EngineConfig; "
-    "from engine.model.loader import load_model; from engine.model.kept_weights import tensors_of\n"
-    "{before}"
-    "loaded = load_model(EngineConfig(Path(sys.argv[1]), 'x', kept_weights_folder=Path(sys.argv[2])))\n"
-    "print(sum(tensor.double().sum().item() for tensor in tensors_of(loaded.decoder.weights).values()))"
-)
-
-
-def started(folder: Path, kept: Path, before: str = "") -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", LOAD.format(before=before), str(folder), str(kept)]
-    return subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-
-@pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    """Those a test starts; gone at its end, whatever happens."""
-    found: list[subprocess.Popen[str]] = []
-    yield found
-    for process in found:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def test_processes_that_start_at_once_all_have_the_right_weights(
-    folder: Path, tmp_path: Path, processes: list[subprocess.Popen[str]]
-) -> None:
-    kept = tmp_path / "kept"
-    processes += [started(folder, kept) for _ in range(3)]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    expected = sum(tensor.double().sum().item() for tensor in tensors(load_model(EngineConfig(folder, "x"))).values())
-    assert [float(output) for output in outputs] == [expected] * 3
-    assert sorted(path.name for path in kept.iterdir()) == sorted([LOCK_FILE, kept_file(kept).name])
-
-
-@pytest.mark.parametrize("moment", ["preparing to write", "half written", "not yet renamed"])
-def test_a_process_killed_while_it_keeps_the_weights_leaves_no_half_file_in_use(
-    folder: Path, tmp_path: Path, processes: list[subprocess.Popen[str]], moment: str, conversions: list[Path]
-) -> None:
-    kept = tmp_path / "kept"
-    stop = {
-        "preparing to write": "from engine.model import kept_weights as m; m.write_tensors = lambda *a: pause()\n",
-        "half written": "from engine.model import tensor_file as m; m.json.dumps = lambda *a: pause()\n",
-        "not yet renamed": "Path.rename = lambda *a: pause()\n",
-    }[moment]
-    pause = "import time\ndef pause():\n    print('here', flush=True)\n    time.sleep(60)\n"
-    process = started(folder, kept, pause + stop)
-    processes.append(process)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "here\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert [path.name for path in kept.glob(f"*{SUFFIX}")] in ([], [PARTIAL_FILE])
-    loaded = load_model(config(folder, kept))
-    assert conversions == [folder]
-    assert_bit_equal(tensors(loaded), tensors(load_model(EngineConfig(folder, "tiny"))))
-    assert sorted(path.name for path in kept.iterdir()) == sorted([LOCK_FILE, kept_file(kept).name])
 
 
 def test_replacing_the_file_does_not_touch_who_has_it_mapped(folder: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    load_model(config(folder, kept))
-    running = load_model(config(folder, kept))
+    load_model(keeping(folder, kept))
+    running = load_model(keeping(folder, kept))
     before = ids(running)
-    load_model(config(folder, kept, weights="bf16"))
+    load_model(keeping(folder, kept, weights="bf16"))
     assert ids(running) == before
 
 
-def test_a_table_says_what_the_file_is_for_without_torch(folder: Path, tmp_path: Path) -> None:
-    keep_weights(config(folder, tmp_path / "kept"))
-    program = (
-        "import sys, json; from pathlib import Path; from engine.model.tensor_file import read_table; "
-        "print(json.dumps([read_table(Path(sys.argv[1])).notes, 'torch' in sys.modules]))"
-    )
-    arguments = [sys.executable, "-c", program, str(kept_file(tmp_path / "kept"))]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, check=True)
-    notes, has_torch = json.loads(done.stdout)
-    assert notes == {"model": str(folder), "parameters": load_model(EngineConfig(folder, "x")).info.parameters}
-    assert has_torch is False
+def test_the_whole_file_is_asked_for_while_the_process_is_busy_with_other_things(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_weights(keeping(folder, tmp_path / "kept"))
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(kept_files, "READ_AHEAD_BYTES", 10_000)
+    monkeypatch.setattr(kept_files.os, "posix_fadvise", lambda _file, start, size, _advice: asked.append((start, size)))
+    kept_files.begin_reading(tmp_path / "kept").join(10)
+    size = kept_file(tmp_path / "kept").stat().st_size
+    assert asked == [(start, 10_000) for start in range(0, size, 10_000)]
+    kept_files.begin_reading(tmp_path / "nothing").join(10)
 
 
 @pytest.mark.model
@@ -383,8 +292,8 @@ def test_the_bundled_model_is_mapped_to_the_same_bits(bundled_folder: Path, tmp_
     """And quickly, whatever else the machine does: the check reads every byte."""
     kept = tmp_path / "kept"
     converted = load_model(EngineConfig(bundled_folder, "x"))
-    keep_weights(config(bundled_folder, kept))
+    keep_weights(keeping(bundled_folder, kept))
     began = time.thread_time()
-    mapped = load_model(config(bundled_folder, kept))
+    mapped = load_model(keeping(bundled_folder, kept))
     assert time.thread_time() - began < 1
-    assert_bit_equal(tensors(mapped), tensors(converted))
+    assert_bit_equal(tensors_in(mapped), tensors_in(converted))

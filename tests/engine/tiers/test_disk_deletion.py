@@ -119,6 +119,39 @@ def test_a_deletion_that_fails_says_so(tmp_path: Path, clock: SteppedClock, monk
     assert files(tmp_path / "kv") == []
 
 
+def test_a_deletion_that_fails_midway_counts_only_what_is_left(
+    tmp_path: Path, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kv"
+    store = opened(folder, clock)
+    sessions = [SessionKey(Namespace.user("anna"), name) for name in "abc"]
+    for session in sessions:
+        written(store, chain(1, session), records(1), session)
+    (stuck, *_) = files(folder)
+    unlink, fsync, num_synced = Path.unlink, os.fsync, iter(range(99))
+
+    def all_but_one(path: Path, missing_ok: bool = False) -> None:
+        if path == stuck:
+            raise OSError(errno.EIO, "the disk fails")
+        unlink(path, missing_ok)
+
+    def all_but_the_first(descriptor: int) -> None:
+        if not next(num_synced):
+            raise OSError(errno.EIO, "the disk fails")
+        fsync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", all_but_one)
+        patched.setattr(os, "fsync", all_but_the_first)
+        with pytest.raises(OSError, match="the disk fails"):
+            store.delete_namespace(Namespace.user("anna"))
+    assert files(folder) == [stuck], "one file that cannot be removed keeps no other"
+    assert store.used_bytes == stuck.stat().st_size
+    store.delete_namespace(Namespace.user("anna"))
+    assert files(folder) == []
+    assert store.used_bytes == 0
+
+
 def test_the_secret_beside_the_files_stays(tmp_path: Path, clock: SteppedClock) -> None:
     folder = tmp_path / "kv"
     store = opened(folder, clock)

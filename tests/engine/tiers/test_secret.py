@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pytest
+
+from engine.errors import EngineError
 from engine.tiers.secret import SECRET_FILE, read_or_make_secret
 
 
@@ -36,3 +40,18 @@ def test_a_secret_that_is_not_whole_is_replaced(tmp_path: Path) -> None:
     assert len(secret) == 32
     assert (tmp_path / SECRET_FILE).read_bytes() == secret
     assert [path.name for path in tmp_path.iterdir()] == [SECRET_FILE]
+
+
+def test_a_secret_that_cannot_be_read_is_one_sentence_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = read_or_make_secret(tmp_path)
+
+    def failing(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", failing)
+        with pytest.raises(EngineError, match=r"for KV cannot be used: .*Input/output error"):
+            read_or_make_secret(tmp_path)
+    assert read_or_make_secret(tmp_path) == secret

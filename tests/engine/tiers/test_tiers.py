@@ -8,6 +8,7 @@ import pytest
 
 from engine.pages import PageId
 from engine.snapshot import TierStatus
+from engine.tiers import rate
 from engine.tiers.restores import RestoreItem
 from engine.tiers.tiers import Tiers
 from tests.support.clock import SteppedClock
@@ -148,7 +149,18 @@ def test_before_anything_was_measured_pages_are_fetched(tiny: TinyTiers) -> None
     assert tiny.tiers.worth_fetching(pages, None)
 
 
-def test_pages_are_fetched_only_if_that_is_quicker_than_computing_them(tmp_path: Path) -> None:
+def test_a_small_read_says_nothing_about_the_disk() -> None:
+    measured = rate.Rate()
+    measured.measure(rate.LEAST_BYTES - 1, 1.0)
+    assert (measured.bytes_per_s, measured.seconds(1 << 30)) == (None, 0.0)
+    measured.measure(rate.LEAST_BYTES, 1.0)
+    assert measured.bytes_per_s == rate.LEAST_BYTES
+
+
+def test_pages_are_fetched_only_if_that_is_quicker_than_computing_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate, "LEAST_BYTES", 1)
     clock = SteppedClock()
 
     class SlowDisk(HangingDisk):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.responses.keyed_locks import KeyedLocks
+from app.keyed_locks import KeyedLocks
 
 
 async def test_blocks_of_one_key_follow_each_other_and_of_two_do_not() -> None:

@@ -1,0 +1,79 @@
+"""`/api/v1/personas…`."""
+
+from __future__ import annotations
+
+from litestar import Response, Router, delete, get, patch, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, JSONBody
+
+from app.idempotency import REPLAYED_HEADER, IdempotentRequest
+from app.pagination import LIMIT_DEFAULT, CursorText, Limit
+from app.personas.schemas import PersonaBody, PersonaCreate, PersonaList, PersonaPatch
+from app.personas.service import PersonaService
+from app.problems import problem_responses
+from app.route_guards import admins_only
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+@get("/", summary="List personas", responses=problem_responses(400, 401))
+async def list_personas(
+    personas: NamedDependency[PersonaService], limit: Limit = LIMIT_DEFAULT, cursor: CursorText = None
+) -> Response[PersonaList]:
+    """All of them, the newest first; everybody may begin a conversation with any."""
+    return Response(await personas.page(limit=limit, cursor=cursor), headers=NO_STORE)
+
+
+@post(
+    "/", summary="Make a persona", guards=[admins_only], responses=problem_responses(400, 401, 403, 409, 413, 415, 422)
+)
+async def create_persona(
+    data: JSONBody[PersonaCreate],
+    idempotent: NamedDependency[IdempotentRequest | None],
+    personas: NamedDependency[PersonaService],
+) -> Response[PersonaBody]:
+    """For administrators. Its prompt is computed ahead, so that no conversation waits for it. A prompt that leaves no room for a
+    question is refused with `prompt_tokens` and `available_tokens`."""
+    body, replayed = await personas.create(data, idempotent)
+    headers = {"Location": f"/api/v1/personas/{body.name}", **(REPLAYED_HEADER if replayed else {})}
+    return Response(body, headers={**NO_STORE, **headers})
+
+
+@get("/{persona_name:str}", summary="Read a persona", responses=problem_responses(401, 404))
+async def get_persona(persona_name: FromPath[str], personas: NamedDependency[PersonaService]) -> Response[PersonaBody]:
+    """Its prompt, its sampling defaults, and how far the engine is with computing it ahead."""
+    return Response(await personas.get(persona_name), headers=NO_STORE)
+
+
+@patch(
+    "/{persona_name:str}",
+    summary="Change a persona",
+    guards=[admins_only],
+    responses=problem_responses(400, 401, 403, 404, 413, 415),
+)
+async def patch_persona(
+    persona_name: FromPath[str], data: JSONBody[PersonaPatch], personas: NamedDependency[PersonaService]
+) -> Response[PersonaBody]:
+    """For administrators. Answers that are being made end as they began; the next ones of all its conversations follow the new
+    prompt."""
+    return Response(await personas.update(persona_name, data), headers=NO_STORE)
+
+
+@delete(
+    "/{persona_name:str}",
+    summary="Delete a persona",
+    guards=[admins_only],
+    responses=problem_responses(401, 403, 404),
+)
+async def delete_persona(persona_name: FromPath[str], personas: NamedDependency[PersonaService]) -> None:
+    """For administrators. Its conversations go on without a system prompt; new ones cannot begin with it."""
+    await personas.delete(persona_name)
+
+
+def router() -> Router:
+    """The routes, for one application."""
+    return Router(
+        "/personas",
+        route_handlers=[list_personas, create_persona, get_persona, patch_persona, delete_persona],
+        tags=["Personas"],
+    )

@@ -1,0 +1,87 @@
+"""Bodies of the persona routes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.personas.models import NAME_MAX_CHARS, Persona
+from app.realtime.protocol import ResponseParams
+from engine.snapshot import PrefixState, PrefixStatus
+
+PersonaName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=NAME_MAX_CHARS,
+        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        description="Small letters, digits and . _ -, the first one a letter or a digit",
+    ),
+]
+SystemPrompt = Annotated[str, Meta(min_length=1, description="What every conversation of this persona begins with")]
+
+
+class PersonaCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`params` are its sampling defaults; a message that brings its own comes first, the server's settings last."""
+
+    name: PersonaName
+    system_prompt: SystemPrompt
+    params: ResponseParams = ResponseParams()
+
+
+class PersonaPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is left out stays as it is. `params` are replaced as a whole."""
+
+    system_prompt: SystemPrompt | UnsetType = UNSET
+    params: ResponseParams | UnsetType = UNSET
+
+
+class PrefixBody(msgspec.Struct, frozen=True):
+    """How much of the prompt the engine has computed ahead. `building`: it waits, or is being computed. `cold`: it is not kept,
+    and computed with each use. `source` says whether it was computed or read from disk."""
+
+    state: PrefixState
+    tokens: int = 0
+    pages: int = 0
+    source: str | None = None
+
+    @classmethod
+    def of(cls, status: PrefixStatus) -> PrefixBody:
+        return cls(status.state, status.tokens, status.pages, status.source)
+
+
+class PersonaBody(msgspec.Struct, frozen=True):
+    """One persona. In `params` are those that were set."""
+
+    name: str
+    system_prompt: str
+    params: ResponseParams
+    prefix: PrefixBody
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, persona: Persona, prefix: PrefixBody) -> PersonaBody:
+        return cls(
+            name=persona.name,
+            system_prompt=persona.system_prompt,
+            params=msgspec.convert(persona.params, ResponseParams),
+            prefix=prefix,
+            created_at=persona.created_at,
+            updated_at=persona.updated_at,
+        )
+
+
+class PersonaList(msgspec.Struct, frozen=True):
+    items: list[PersonaBody]
+    next_cursor: str | None
+
+
+class PersonaCursor(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The last item of a page: when it was made, in microseconds since 1970, and its name."""
+
+    created_us: Annotated[int, Meta(ge=0, le=253_402_300_799_999_999)]
+    name: PersonaName

@@ -1,0 +1,153 @@
+"""What people do with personas: everybody reads them, administrators write them. Called by routes and by the command line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from app.clock import Now
+from app.database import Database, insert_if_absent
+from app.errors import Conflict, InvalidInput, NotFound, PayloadTooLarge
+from app.idempotency import Idempotency, IdempotentRequest
+from app.pagination import decode_cursor, encode_cursor
+from app.personas import queries
+from app.personas.models import Persona
+from app.personas.prefixes import PersonaPrefixes
+from app.personas.schemas import PersonaBody, PersonaCreate, PersonaCursor, PersonaList, PersonaPatch, PrefixBody
+from app.realtime.protocol import ResponseParams
+from app.responses.params import sampling_params
+from app.settings import Settings
+from app.text import require_storable
+from engine.snapshot import PrefixState
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class PersonaService:
+    """Owns personas in SQL. `prefixes` is None where no engine runs: at the command line."""
+
+    def __init__(
+        self,
+        database: Database,
+        idempotency: Idempotency,
+        settings: Settings,
+        prefixes: PersonaPrefixes | None = None,
+        *,
+        now: Now,
+    ) -> None:
+        self._database = database
+        self._idempotency = idempotency
+        self._settings = settings
+        self._prefixes = prefixes
+        self._now = now
+
+    async def create(self, wanted: PersonaCreate, request: IdempotentRequest | None = None) -> tuple[PersonaBody, bool]:
+        """A new persona, and whether it had been made before under the same key. Raises Conflict where the name is taken."""
+        prompt, params = await self._checked(wanted.system_prompt), self._params(wanted.params)
+        async with self._database.write() as session:
+            if (kept := await self._idempotency.claim(session, request)) is not None:
+                return msgspec.json.decode(kept.body, type=PersonaBody), True
+            now = self._now()
+            persona = Persona(name=wanted.name, system_prompt=prompt, params=params, created_at=now, updated_at=now)
+            values = {column.key: getattr(persona, column.key) for column in Persona.__mapper__.column_attrs}
+            if not await insert_if_absent(session, Persona, values):
+                raise Conflict(f"there is already a persona {wanted.name!r}", code="persona_exists")
+            body = PersonaBody.of(persona, PrefixBody(PrefixState.BUILDING))
+            await self._idempotency.keep(session, request, 201, msgspec.json.encode(body))
+        await self._changed(wanted.name)
+        return await self._body(persona), False
+
+    async def page(self, *, limit: int, cursor: str | None) -> PersonaList:
+        """A page of all of them, the newest first."""
+        before = None
+        if cursor is not None:
+            place = decode_cursor(cursor, PersonaCursor)
+            before = (EPOCH + timedelta(microseconds=place.created_us), place.name)
+        async with self._database.read() as session:
+            found = await queries.personas_page(session, limit=limit + 1, before=before)
+        next_cursor = None
+        if len(found) > limit:
+            last = found[limit - 1]
+            next_cursor = encode_cursor(
+                PersonaCursor((last.created_at - EPOCH) // timedelta(microseconds=1), last.name)
+            )
+        shown = found[:limit]
+        prefixes = await self._states([persona.name for persona in shown])
+        return PersonaList([PersonaBody.of(persona, prefixes[persona.name]) for persona in shown], next_cursor)
+
+    async def get(self, name: str) -> PersonaBody:
+        """One persona. Raises NotFound."""
+        require_storable(name, "the name")
+        async with self._database.read() as session:
+            persona = await queries.find_persona(session, name)
+        return await self._body(persona)
+
+    async def update(self, name: str, patch: PersonaPatch) -> PersonaBody:
+        """Change it for the next answer of every conversation of it. Raises NotFound."""
+        require_storable(name, "the name")
+        changes: dict[str, Any] = {}
+        if patch.system_prompt is not UNSET:
+            changes["system_prompt"] = await self._checked(patch.system_prompt)
+        if patch.params is not UNSET:
+            changes["params"] = self._params(patch.params)
+        async with self._database.write() as session:
+            persona = await queries.find_persona(session, name, for_update=True)
+            if any(getattr(persona, field) != value for field, value in changes.items()):
+                for field, value in changes.items():
+                    setattr(persona, field, value)
+                persona.updated_at = self._now()
+        await self._changed(name)
+        return await self._body(persona)
+
+    async def put(self, wanted: PersonaCreate) -> PersonaBody:
+        """Make it, or change the one that has its name."""
+        try:
+            return await self.update(wanted.name, PersonaPatch(wanted.system_prompt, wanted.params))
+        except NotFound:
+            body, _ = await self.create(wanted)
+            return body
+
+    async def delete(self, name: str) -> None:
+        """Remove it, and what the engine has computed of it. Its conversations go on without. Raises NotFound."""
+        require_storable(name, "the name")
+        async with self._database.write() as session:
+            persona = await queries.find_persona(session, name, for_update=True)
+            await queries.delete_persona(session, persona)
+        await self._changed(name)
+
+    async def _checked(self, system_prompt: str) -> str:
+        """The same prompt. Raises InvalidInput or PayloadTooLarge where no conversation could begin with it."""
+        require_storable(system_prompt, "system_prompt")
+        if not system_prompt.strip():
+            raise InvalidInput("expected a system_prompt with at least one character that can be seen")
+        limit = self._settings.message_max_bytes
+        if (size := len(system_prompt.encode())) > limit:
+            raise PayloadTooLarge(
+                f"the system_prompt has {size} bytes of UTF-8; the limit is {limit}",
+                code="content_too_large",
+                members={"content_bytes": size, "limit_bytes": limit},
+            )
+        if self._prefixes is not None and (refusal := await self._prefixes.refusal(system_prompt)) is not None:
+            raise refusal
+        return system_prompt
+
+    def _params(self, params: ResponseParams) -> dict[str, Any]:
+        """Those that are set, as they are stored. Raises InvalidInput where they contradict each other or the settings."""
+        sampling_params(params, self._settings)
+        stored: dict[str, Any] = msgspec.to_builtins(params)
+        return stored
+
+    async def _changed(self, name: str) -> None:
+        if self._prefixes is not None:
+            await self._prefixes.changed(name)
+
+    async def _body(self, persona: Persona) -> PersonaBody:
+        return PersonaBody.of(persona, (await self._states([persona.name]))[persona.name])
+
+    async def _states(self, names: list[str]) -> dict[str, PrefixBody]:
+        if self._prefixes is None:
+            return dict.fromkeys(names, PrefixBody(PrefixState.COLD))
+        return await self._prefixes.states(names)

@@ -1,0 +1,177 @@
+"""The whole engine with every tier, so small that all of them are full all the time: the tiny model, a few pages of each.
+
+It is put together by `engine.assembly` as in a server. Only the clock, the model, and the disk's threads are a test's own.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+from uuid import UUID
+
+import torch
+
+from engine.assembly import assemble
+from engine.config import EngineConfig
+from engine.core import Engine
+from engine.kv_cache import KVCache
+from engine.model.batch import ForwardBatch
+from engine.model.loader import LoadedModel
+from engine.sampler import SamplingState
+from engine.step_plan import Scheduled
+from engine.tiers.segment_file import namespace_folder, session_folder
+from engine.types import EngineEvent, EngineFailure, Namespace, RequestId, SessionKey
+from tests.support.clock import SteppedClock
+from tests.support.stepped_transfers import SteppedTransfers
+from tests.support.tiny_model import SPEC, TinyDecoder, TinyTokenizer, tiny_info
+
+PAGE_BYTES = KVCache.bytes_per_page(SPEC)
+DAMAGES = ("flip", "scramble a page", "cut", "remove", "another's content", "unfinished")
+FAILURE = EngineFailure("engine_stopped", "stopped by a test")
+
+
+class FaultyDecoder(TinyDecoder):
+    """Fails once when told to, after the keys of the step were written."""
+
+    fail_next = False
+
+    def forward(self, batch: ForwardBatch, cache: KVCache) -> torch.Tensor:
+        logits = super().forward(batch, cache)
+        self.batches.clear()
+        if self.fail_next:
+            self.fail_next = False
+            raise RuntimeError("a fault on purpose")
+        return logits
+
+
+class SmallEngine:
+    """Owns the engine, its clock and its folder, over any number of restarts."""
+
+    def __init__(
+        self, *, device_pages: int, host_pages: int, disk_bytes: int, prefix_pages: int, context_tokens: int
+    ) -> None:
+        # In memory where that is possible: what is tested is the order of things, and not how long a sync takes.
+        # Names of files and the secret are the same in every run, so that a run can be repeated.
+        chance = random.Random(1)
+        self._names = patch("engine.tiers.disk_store.uuid4", lambda: UUID(int=chance.getrandbits(128)))
+        self._names.start()
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        self.clock = SteppedClock()
+        self.computed: Counter[RequestId] = Counter()
+        """Tokens that were run through the model, for each request."""
+        self.context_tokens = context_tokens
+        self.config = EngineConfig(
+            Path("tiny"),
+            "tiny",
+            threads=1,
+            kv_memory_bytes=device_pages * PAGE_BYTES,
+            host_memory_bytes=host_pages * PAGE_BYTES,
+            prefix_memory_bytes=prefix_pages * PAGE_BYTES,
+            disk_folder=self.folder / "kv",
+            disk_bytes=disk_bytes,
+            max_step_tokens=32,
+            max_running=4,
+        )
+        self.start()
+
+    def start(self) -> None:
+        self.decoder = FaultyDecoder()
+        loaded = LoadedModel(self.decoder, TinyTokenizer(), tiny_info(self.context_tokens), SPEC)
+        with (
+            patch("engine.assembly.Transfers", SteppedTransfers),
+            patch("engine.assembly.read_or_make_secret", lambda folder: b"secret"),
+        ):
+            self.engine, _ = assemble(
+                self.config,
+                loaded,
+                clock=self.clock.monotonic,
+                wall_clock=self.clock.now,
+                wake=lambda: None,
+                on_progress=lambda words: None,
+            )
+        run = self.engine._runner.run
+
+        def counting(scheduled: Sequence[Scheduled], states: Sequence[SamplingState]) -> list[int | None]:
+            self.computed.update({item.sequence.request_id: item.num_tokens for item in scheduled})
+            return run(scheduled, states)
+
+        self.engine._runner.run = counting  # type: ignore[method-assign]
+
+    @property
+    def transfers(self) -> SteppedTransfers:
+        transfers = self.engine._memory.tiers._transfers
+        assert isinstance(transfers, SteppedTransfers)
+        return transfers
+
+    def stop(self) -> list[EngineEvent]:
+        """End the engine in order; the events that were left."""
+        self.engine.stop(FAILURE)
+        return self.engine.take_events()
+
+    def kill(self) -> None:
+        """The process is gone, and a file that was being written stays half-written."""
+        self.transfers.close()
+
+    def close(self) -> None:
+        self._names.stop()
+        shutil.rmtree(self.folder)
+
+    # --- the disk ----------------------------------------------------------------------------------------------------
+
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "kv").rglob("*.kv"))
+
+    def disk_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.files())
+
+    def has_files_of(self, session: SessionKey) -> bool:
+        return (self.folder / "kv" / session_folder(session)).exists()
+
+    def has_files_of_user(self, namespace: Namespace) -> bool:
+        return (self.folder / "kv" / namespace_folder(namespace)).exists()
+
+    def damage(self, how: str, seed: int, session: SessionKey | None = None) -> None:
+        """Do something to a file, of this session if it has one, that a disk might do, or somebody who has the disk."""
+        chance = random.Random(seed)
+        files = self.files()
+        if not files:
+            return
+        its_own = [path for path in files if session and path.parent == self.folder / "kv" / session_folder(session)]
+        path = chance.choice(its_own or files)
+        content = bytearray(path.read_bytes() or b"nothing")
+        match how:
+            case "flip":
+                content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+                path.write_bytes(content)
+            case "scramble a page":
+                # All over the last page, behind the header: only the page's checksum stands in the way.
+                for place in range(max(0, len(content) - PAGE_BYTES + 2), len(content), 4):
+                    content[place] ^= 1 << chance.randrange(8)
+                path.write_bytes(content)
+            case "cut":
+                path.write_bytes(content[: chance.randrange(len(content))])
+            case "remove":
+                path.unlink()
+            case "another's content":
+                path.write_bytes(chance.choice(files).read_bytes())
+            case "unfinished":
+                path.with_suffix(".tmp").write_bytes(content[: chance.randrange(len(content))])
+
+
+def check_books(engine: Engine) -> None:
+    """Everything that must hold between two steps, whatever happened before."""
+    memory, scheduler = engine._memory, engine._scheduler
+    scheduler.check_integrity()
+    pages = list(scheduler.cache)
+    memory.sessions.check_integrity(pages)
+    memory.prefixes.check_integrity()
+    if not scheduler.has_work:
+        pool = scheduler.pool
+        assert pool.num_free + pool.num_evictable == pool.num_pages, "at idle every page is cached or free"
+    if not memory.tiers.has_transfers:
+        memory.tiers.check_integrity(pages)
