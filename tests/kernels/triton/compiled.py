@@ -8,6 +8,7 @@ where they would launch a kernel, it is compiled with the types of its arguments
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from triton.runtime.jit import JITFunction, mangle_type
 from kernels import reference
 from kernels import triton as kernels
 
-PAGES, PAGE_TOKENS, HEADS, KV_HEADS = 9, 16, 6, 2
+PAGES, PAGE_TOKENS = 9, 16
 
 
 def compile_instead(capability: int) -> None:
@@ -32,6 +33,8 @@ def compile_instead(capability: int) -> None:
             name: value for name, value in named.items() if name in names
         }
         fixed = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
+        # As Triton does: a whole number that is 1 is compiled in.
+        fixed |= {name for name, value in bound.items() if isinstance(value, int) and value == 1}
         types = {name: "constexpr" if name in fixed else mangle_type(bound[name]) for name in names}
         source = ASTSource(kernel, types, {(names.index(name),): bound[name] for name in fixed})
         binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
@@ -40,18 +43,28 @@ def compile_instead(capability: int) -> None:
     JITFunction.run = compiled
 
 
-def attend_and_rotate(head_size: int, rows: torch.dtype, stored: torch.dtype, rule: reference.ScoreRule | None) -> None:
+def attend_and_rotate(
+    head_size: int,
+    rows: torch.dtype,
+    stored: torch.dtype,
+    rule: reference.ScoreRule | None = None,
+    kv_heads: int = 2,
+    contexts: Sequence[int] = (30, 140),
+) -> None:
+    """The first sequence has one query and the last four; a single one has all five."""
+    heads = 3 * kv_heads
     scales = None
     if stored.itemsize == 1:
-        scales = kernels.PageScales(*torch.zeros(2, PAGES, PAGE_TOKENS, KV_HEADS))
-    keys, values = torch.zeros(2, PAGES, PAGE_TOKENS, KV_HEADS, head_size).to(stored)
-    qkv = torch.zeros(5, (HEADS + 2 * KV_HEADS) * head_size, dtype=rows)
-    norm = None if rule is None else torch.zeros(HEADS + KV_HEADS, head_size)
+        scales = kernels.PageScales(*torch.zeros(2, PAGES, PAGE_TOKENS, kv_heads))
+    keys, values = torch.zeros(2, PAGES, PAGE_TOKENS, kv_heads, head_size).to(stored)
+    qkv = torch.zeros(5, (heads + 2 * kv_heads) * head_size, dtype=rows)
+    norm = None if rule is None else torch.zeros(heads + kv_heads, head_size)
     angles = kernels.rotary_angles(torch.arange(5), torch.rand(head_size // 2), rows)
     queries = kernels.rotate_and_store(qkv, angles, torch.arange(5), keys, values, norm, 1e-5, scales)
-    tables = torch.zeros(2, PAGES, dtype=torch.int64)
+    tables = torch.zeros(len(contexts), -(-max(contexts) // PAGE_TOKENS), dtype=torch.int64)
     window = None if rule is None else 40
-    plan = kernels.plan_attention(torch.tensor([0, 1, 5]), torch.tensor([30, 40]), tables, PAGE_TOKENS, rows, window)
+    starts = torch.tensor([0, 1, 5] if len(contexts) == 2 else [0, 5])
+    plan = kernels.plan_attention(starts, torch.tensor(contexts), tables, PAGE_TOKENS, rows, window)
     kernels.paged_attention(queries, keys, values, plan, rule, scales)
 
 
@@ -68,11 +81,11 @@ def all_others() -> None:
 
 def main() -> None:
     compile_instead(80)
-    attend_and_rotate(64, torch.bfloat16, torch.bfloat16, None)
+    attend_and_rotate(64, torch.bfloat16, torch.bfloat16)
     attend_and_rotate(128, torch.bfloat16, torch.int8, reference.ScoreRule(0.1, 5.0))
     all_others()
     compile_instead(90)
-    attend_and_rotate(80, torch.bfloat16, torch.float8_e4m3fn, None)
+    attend_and_rotate(80, torch.bfloat16, torch.float8_e4m3fn, kv_heads=1, contexts=[20])
     attend_and_rotate(96, torch.float32, torch.float32, reference.ScoreRule(0.1, 5.0))
 
 
