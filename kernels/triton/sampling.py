@@ -67,7 +67,7 @@ def _mixed(value: int) -> int:
 
 
 @triton.jit
-def _gumbel(key, tokens):
+def gumbel(key, tokens):
     """Noise of the tokens: minus the logarithm of an exponential variable, in float32."""
     bits = tokens.to(tl.uint64) * _GOLDEN + key
     bits = (bits ^ (bits >> 30)) * _FIRST_FACTOR
@@ -216,7 +216,7 @@ def _sample(
         p_seen += tl.sum(at_p, 0)
         if greedy == 0:
             kept = kept & (values >= floor)
-            values += _gumbel(key, tokens)
+            values += gumbel(key, tokens)
         values = tl.where(kept, values, float("-inf"))
         highest = tl.max(values, 0)
         if highest > height:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+import triton
+import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sampler import Sampler, SamplingState
+from engine.sampler import Sampler, SamplingState, _gumbel_noise
 from engine.types import SamplingParams
 from kernels import triton as kernels
+from kernels.triton import sampling
 from tests.kernels.triton.batches import random_rows
 
 VOCABULARY = 120
@@ -23,6 +27,23 @@ params = st.builds(
     min_p=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
     seed=st.integers(0, 2**63 - 1),
 )
+
+
+@triton.jit
+def write_noise(key, noise, COUNT: tl.constexpr):  # noqa: N803
+    tokens = tl.arange(0, COUNT)
+    tl.store(noise + tokens, sampling.gumbel(tl.load(key).to(tl.uint64, bitcast=True), tokens))
+
+
+def test_the_noise_is_that_of_the_cpu_for_likely_and_for_rare_numbers() -> None:
+    count = 1 << 16
+    for seed in (3, 2**63 - 1):
+        noise = torch.zeros(count)
+        write_noise[(1,)](torch.tensor([kernels.noise_key(seed, 5)]), noise, count)
+        state = state_of(SamplingParams(seed=seed), 5)
+        expected = _gumbel_noise([state], np.arange(count)[None, :])[0]
+        torch.testing.assert_close(noise, expected, atol=2e-6, rtol=2e-6)
+        assert noise.max() > 9
 
 
 def by_kernel(logits: torch.Tensor, states: Sequence[SamplingState]) -> list[int]:
