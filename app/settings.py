@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from dotenv import dotenv_values
@@ -74,7 +74,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="auto, a folder with safetensors, a GGUF file, or a hub id ORG/NAME or modelscope:ORG/NAME"),
     ] = "auto"
     weights: Annotated[
-        Literal["auto", "fp32", "bf16"], Meta(description="Precision of the weights; auto is fp32 on a CPU")
+        Literal["auto", "fp32", "bf16", "int8", "int4"],
+        Meta(
+            description="Precision of the weights; auto: the file's own 4 or 8 bits where compiled kernels run, else fp32"
+        ),
+    ] = "auto"
+    kernels: Annotated[
+        Literal["auto", "reference", "cpu"],
+        Meta(
+            description="reference: plain torch; cpu: compiled, or the server refuses; auto: compiled where they are built"
+        ),
     ] = "auto"
     threads: Annotated[int, Meta(ge=0, le=1024, description="Threads that compute; 0 means one per usable core")] = 0
     kv_memory_mib: Annotated[Positive, Meta(description="MiB of memory for the KV cache")] = 1024
@@ -131,7 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     context_policy: Annotated[
         Literal["error", "drop_oldest_turns"],
         Meta(
-            description="What happens to a conversation longer than the context: it is refused, or loses its oldest turns"
+            description="A conversation longer than the context: error refuses it, drop_oldest_turns leaves turns out"
         ),
     ] = "error"
 
@@ -154,7 +163,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Interval, Meta(description="Seconds between two writes of a growing answer's text to the database")
     ] = 2
     on_disconnect: Annotated[
-        Literal["continue", "cancel"], Meta(description="What happens to an answer nobody watches any more")
+        Literal["continue", "cancel"],
+        Meta(description="What an answer does that nobody watches any more: continue or cancel"),
     ] = "continue"
     disconnect_grace_s: Annotated[
         Seconds, Meta(description="Seconds an unwatched answer lives when on_disconnect is cancel")
@@ -294,7 +304,14 @@ def _converted(name: str, value: object, kind: Any) -> object:
             }.get(str(lowered), value)
         return msgspec.convert(value, kind, strict=False, dec_hook=_path)
     except msgspec.ValidationError as problem:
-        raise SettingsError(f"{variable_name(name)}: {problem}, got {value!r}") from None
+        reason = f"expected one of {', '.join(allowed)}" if (allowed := _choices(kind)) else problem
+        raise SettingsError(f"{variable_name(name)}: {reason}, got {value!r}") from None
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words a setting can be; none where it is something else."""
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def _refuse_contradictions(settings: Settings) -> None:

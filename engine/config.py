@@ -15,8 +15,9 @@ class EngineConfig:
 
     `kv_memory_bytes` bounds the KV pages of all layers together. `max_step_tokens` is the token budget of one step: decodes
     first, then chunks of prefill. `max_running` bounds the sequences in a step, `max_waiting` those in the queue.
-    `threads` None means one per usable core. `weights` is `auto`, `fp32` or `bf16`. `kept_weights_folder` is where the
-    converted weights are kept, for the next start to map; None keeps none.
+    `threads` None means one per usable core. `weights` is `auto`, `fp32`, `bf16`, `int8` or `int4`. `kernels` is `auto`,
+    `reference` or `cpu`; compiled ones are kept in `kernels_folder`, and without one there are none. `kept_weights_folder` is
+    where converted weights are kept, for the next start to map; None keeps none.
 
     Queue: `max_waiting_tokens` bounds the prompt tokens of the requests that wait. An idle engine may wait `batch_window_ms` for
     more requests before its first step, never for interactive ones. A step is kept short enough that running answers get a
@@ -33,6 +34,8 @@ class EngineConfig:
     model_path: Path
     model_name: str
     weights: str = "auto"
+    kernels: str = "auto"
+    kernels_folder: Path | None = None
     kept_weights_folder: Path | None = None
     threads: int | None = None
     kv_memory_bytes: int = 1 << 30

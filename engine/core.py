@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
+from engine.book_check import BookCheck
 from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
 from engine.memory import Memory
 from engine.memory_map import MemoryStats, snapshot
@@ -83,6 +84,7 @@ class Engine:
         self._is_gathering = False
         self._positions_told_at = float("-inf")
         self._memory_stats = MemoryStats(scheduler, memory)
+        self._book_check = BookCheck(scheduler)
         self._building: Prefix | None = None
         self._is_blocked = False
         """Whether all there is to do waits for the disk."""
@@ -269,8 +271,7 @@ class Engine:
             self._report_prompt(answer, item)
             if has_token:
                 self._accept(answer, next(tokens), now)
-        if not self._scheduler.has_work:
-            self._scheduler.check_integrity()
+        self._book_check.after_step(now)
 
     # --- one answer --------------------------------------------------------------------------------------------------
 

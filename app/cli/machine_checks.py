@@ -73,10 +73,12 @@ def check_threads(usable: int, threads: int, one_s: float, all_s: float) -> Find
 
 
 def check_compiler(path: str | None) -> Finding:
-    """A C++ compiler, which faster kernels will want; this version does without."""
+    """A C++ compiler, which builds the fast kernels; without one plain torch computes."""
     if path is None:
         return warning(
-            "compiler", "no C++ compiler", "Nothing to do for this version; later ones compile faster kernels with g++."
+            "compiler",
+            "no C++ compiler",
+            "Install g++: answers are several times as fast with kernels compiled for this CPU.",
         )
     return good("compiler", path)
 

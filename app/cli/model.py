@@ -32,7 +32,8 @@ def pull(name: str | None, data: Path | None) -> None:
     with PullProgress() as progress:
         try:
             folder = pull_model(name or settings.model, models, on_progress=progress)
-            convert_weights(folder, models, settings.weights, on_progress=progress)
+            kernels = None if settings.kernels == "reference" else settings.data / "kernels"
+            convert_weights(folder, models, settings.weights, kernels_folder=kernels, on_progress=progress)
         except ModelError as error:
             raise Refused(str(error)) from None
     click.echo(f"{name or settings.model} is ready in {folder}")

@@ -33,6 +33,7 @@ from engine.errors import EngineNotReady, ModelError, ModelNotFetched
 from engine.local import LocalEngine
 from engine.model.registry import (
     begin_reading_weights,
+    build_kernels,
     kept_weights_folder,
     model_title,
     pull_model,
@@ -77,6 +78,11 @@ def models_folder(settings: Settings) -> Path:
 def kv_folder(settings: Settings) -> Path:
     """Where the disk tier of a data folder is."""
     return settings.data / "kv"
+
+
+def kernels_folder(settings: Settings) -> Path:
+    """Where the kernels that were compiled for this machine are."""
+    return settings.data / "kernels"
 
 
 def plausible_model(settings: Settings) -> Path | None:
@@ -137,7 +143,10 @@ def _fetch_model(settings: Settings) -> Path:
     from app.cli.pull_progress import PullProgress
 
     with PullProgress() as progress:
-        return pull_model(settings.model, models_folder(settings), on_progress=progress)
+        folder = pull_model(settings.model, models_folder(settings), on_progress=progress)
+        # With them the first answers are many times as quick; a later start that lacks them does not wait for them.
+        build_kernels(settings.kernels, settings.weights, kernels_folder(settings), on_progress=progress)
+        return folder
 
 
 def make_engine(
@@ -154,6 +163,8 @@ def engine_config(settings: Settings, path: Path) -> EngineConfig:
         model_path=path,
         model_name=model_title(settings.model),
         weights=settings.weights,
+        kernels=settings.kernels,
+        kernels_folder=kernels_folder(settings),
         kept_weights_folder=kept_weights_folder(path, models_folder(settings)),
         threads=settings.threads or None,
         kv_memory_bytes=settings.kv_memory_mib << 20,

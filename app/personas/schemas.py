@@ -17,7 +17,8 @@ PersonaName = Annotated[
     Meta(
         min_length=1,
         max_length=NAME_MAX_CHARS,
-        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        # Python's $ is also before a last line break, which would break the Location header.
+        pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)",
         description="Small letters, digits and . _ -, the first one a letter or a digit",
     ),
 ]

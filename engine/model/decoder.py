@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch.nn import functional
@@ -28,8 +28,12 @@ class DecoderLike(Protocol):
         """[R, vocabulary] float32 logits; keys and values of the batch are written through `batch.slots`."""
 
 
+Matrix = TypeVar("Matrix")
+"""A tensor of floating point numbers, or a matrix of fewer bits in the layout of some kernels."""
+
+
 @dataclass(frozen=True, slots=True)
-class LayerWeights:
+class LayerWeights(Generic[Matrix]):
     """One layer. Matrices that read the same rows are one matrix, so a step reads its rows once.
 
     `qkv`: queries, keys, values, [(heads + 2 * kv_heads) * head_size, hidden]. `gate_up`: gate, up, [2 * intermediate, hidden].
@@ -37,11 +41,11 @@ class LayerWeights:
     """
 
     attention_norm: torch.Tensor
-    qkv: torch.Tensor
-    attention_output: torch.Tensor
+    qkv: Matrix
+    attention_output: Matrix
     feed_forward_norm: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
+    gate_up: Matrix
+    down: Matrix
     qkv_bias: torch.Tensor | None = None
     attention_output_bias: torch.Tensor | None = None
     gate_up_bias: torch.Tensor | None = None
@@ -52,21 +56,21 @@ class LayerWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class DecoderWeights:
+class DecoderWeights(Generic[Matrix]):
     """All of a model's. `head` is the embedding itself where the two are tied. `rotations`: one for each of the shape's
     `attention_kinds`."""
 
-    embedding: torch.Tensor
-    layers: Sequence[LayerWeights]
+    embedding: Matrix
+    layers: Sequence[LayerWeights[Matrix]]
     final_norm: torch.Tensor
-    head: torch.Tensor
+    head: Matrix
     rotations: Sequence[Rotation]
 
 
 class Decoder:
     """Owns the weights, keeps no state between steps. Any number of threads may call it, on caches of their own."""
 
-    def __init__(self, shape: ModelShape, weights: DecoderWeights, kernels: KernelChoice) -> None:
+    def __init__(self, shape: ModelShape, weights: DecoderWeights[torch.Tensor], kernels: KernelChoice) -> None:
         self.shape = shape
         self.weights = weights
         operations = self._operations = kernels.operations

@@ -31,6 +31,8 @@ from engine.model.gguf_blocks import BLOCK_TYPES, BlockType
 if TYPE_CHECKING:
     import torch
 
+    from kernels.packed_matrix import Blocks
+
 MAGIC: Final = b"GGUF"
 READABLE_VERSIONS: Final = (2, 3)
 DEFAULT_ALIGNMENT: Final = 32
@@ -87,7 +89,23 @@ class GgufFile:
         from engine.model.dequantise import dequantise
 
         entry = self.tensors[name]
-        return dequantise(self._bytes[entry.start : entry.start + entry.size_bytes], entry.kind, entry.shape)
+        return dequantise(self._bytes_of(entry), entry.kind, entry.shape)
+
+    def packable_bits(self, name: str) -> int | None:
+        """The bits of a matrix whose blocks can be had as they are."""
+        from engine.model.dequantise import PACKABLE
+
+        return PACKABLE.get(self.tensors[name].kind.name)
+
+    def blocks(self, name: str) -> Blocks:
+        """The blocks of a matrix that has `packable_bits`; not to be written to."""
+        from engine.model.dequantise import blocks_of
+
+        entry = self.tensors[name]
+        return blocks_of(self._bytes_of(entry), entry.kind, entry.shape)
+
+    def _bytes_of(self, entry: TensorEntry) -> npt.NDArray[np.uint8]:
+        return self._bytes[entry.start : entry.start + entry.size_bytes]
 
 
 class _Header:

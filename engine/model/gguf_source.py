@@ -8,6 +8,7 @@ import torch
 
 from engine.model.architecture import ModelShape
 from engine.model.gguf_file import GgufFile
+from kernels.packed_matrix import Blocks
 
 _LAYER_NAMES = {
     "input_layernorm": "attn_norm",
@@ -57,13 +58,24 @@ class GgufSource:
 
     def read(self, name: str) -> torch.Tensor:
         tensor = self._file.read(self._gguf_name(name))
+        heads = self._paired_heads(name)
+        return tensor if heads is None else _halves_apart(tensor, heads)
+
+    def packable_bits(self, name: str) -> int | None:
+        return self._file.packable_bits(self._gguf_name(name))
+
+    def blocks(self, name: str) -> Blocks:
+        blocks = self._file.blocks(self._gguf_name(name))
+        heads = self._paired_heads(name)
+        return blocks if heads is None else blocks.rows(_halves_apart(torch.arange(len(blocks.scales)), heads))
+
+    def _paired_heads(self, name: str) -> int | None:
+        """How many heads this tensor's rows are of, where rows that turn together stand side by side."""
         if self._shape.architecture not in _PAIRED_ARCHITECTURES:
-            return tensor
+            return None
         if "self_attn.q_proj." in name:
-            return _halves_apart(tensor, self._shape.heads)
-        if "self_attn.k_proj." in name:
-            return _halves_apart(tensor, self._shape.kv_heads)
-        return tensor
+            return self._shape.heads
+        return self._shape.kv_heads if "self_attn.k_proj." in name else None
 
     def rope_factors(self) -> torch.Tensor | None:
         return self._file.read(ROPE_FACTORS) if ROPE_FACTORS in self._file.tensors else None

@@ -87,7 +87,7 @@ class KeptWeights:
         logger.info("the weights are mapped from %s", self._path)
         return opened.mapped
 
-    def keep(self, weights: DecoderWeights, parameters: int) -> MappedTensors | None:
+    def keep(self, weights: DecoderWeights[torch.Tensor], parameters: int) -> MappedTensors | None:
         """Write the file and remove those it replaces; None, and a line in the log, where that is not possible."""
         tensors = tensors_of(weights)
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
@@ -135,7 +135,7 @@ class OpenWeights:
     checks: list[Future[None]]
 
 
-def tensors_of(weights: DecoderWeights) -> dict[str, torch.Tensor]:
+def tensors_of(weights: DecoderWeights[torch.Tensor]) -> dict[str, torch.Tensor]:
     """All tensors by name; those that a tied model has twice come once."""
     tensors = {"embedding": weights.embedding, "final_norm": weights.final_norm}
     if weights.head is not weights.embedding:
@@ -150,14 +150,14 @@ def tensors_of(weights: DecoderWeights) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def weights_of(tensors: Mapping[str, torch.Tensor], shape: ModelShape) -> DecoderWeights:
+def weights_of(tensors: Mapping[str, torch.Tensor], shape: ModelShape) -> DecoderWeights[torch.Tensor]:
     """The opposite of `tensors_of`, for the model of that shape."""
     names = [field.name for field in dataclasses.fields(LayerWeights)]
     rotations = [
         dataclasses.replace(rotation_of(kind.rope, shape.head_size), frequencies=tensors[f"rotations.{index}"])
         for index, kind in enumerate(shape.attention_kinds)
     ]
-    layers = [
+    layers: list[LayerWeights[torch.Tensor]] = [
         # A missing one is one that this architecture does not have.
         LayerWeights(**{name: tensors.get(f"layers.{index}.{name}") for name in names})  # type: ignore[arg-type]
         for index in range(shape.layers)

@@ -1,7 +1,8 @@
 """Loads a model folder into a decoder and a tokenizer, or says in one sentence why it cannot be served.
 
 Called once by the engine's thread. Nothing is downloaded here: `registry` has made the folder ready. The weights are converted
-once and mapped from then on, see `kept_weights`. Two kinds of folders are known:
+once and mapped from then on, see `kept_weights`, but for those of 4 and 8 bits: packing these takes less than half a second, and
+mapped memory has no huge pages. Two kinds of folders are known:
 
     safetensors    config.json, model.safetensors (or shards and their index), tokenizer.json, tokenizer_config.json
     GGUF           a .gguf file, or source.json that names one elsewhere, and its converted tokenizer.json, …
@@ -9,11 +10,12 @@ once and mapped from then on, see `kept_weights`. Two kinds of folders are known
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 import torch
 
@@ -31,16 +33,18 @@ from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.model.kept_files import PARAMETERS
 from engine.model.kept_weights import KeptWeights, weights_of
+from engine.model.precision import BITS, FLOAT_TYPES, Precision, choose_precision
+from engine.model.quantised_decoder import QuantisedDecoder
+from engine.model.quantised_weights import PackedMatrices
 from engine.model.safetensors_source import SafetensorsSource
-from engine.model.weights import TensorSource, WeightPlan
+from engine.model.weights import FloatMatrices, TensorSource, WeightPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import ModelInfo
-from kernels.dispatch import KernelChoice, choose_kernels
+from kernels.cpu.build import BuildFailed, build, build_in_background
+from kernels.cpu.library import CpuKernels
+from kernels.dispatch import KERNEL_NAMES, KernelChoice, choose_kernels
 
-PRECISIONS: Final = {"auto": torch.float32, "fp32": torch.float32, "bf16": torch.bfloat16}
-"""`auto` is float32: on a CPU without bfloat16 instructions the smaller type is the slower one."""
-
-PRECISION_NAMES: Final = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,9 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
     """Load the folder `config.model_path`. `on_progress` gets a few words before each part of the work. Raises ModelError."""
     report = on_progress or (lambda _words: None)
     report("reading the model's files")
-    with _open_folder(config) as files:
-        shape, kernels = files.shape, choose_kernels()
-        kept = _kept_weights(config, files, kernels)
+    with _open_folder(config, _kernels_of(config, report, can_wait=False)) as files:
+        shape = files.shape
+        kept = _kept_weights(config, files)
         with kept.opened() if kept is not None else nullcontext() as opened:
             report("reading the tokenizer")
             tokenizer = ChatTokenizer.from_folder(config.model_path, files.end_token_ids)
@@ -67,28 +71,36 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
             if opened is not None:
                 report("mapping the weights")
             mapped = kept.checked(opened) if kept is not None else None
-        if mapped is not None:
-            weights, parameters = weights_of(mapped.tensors(), shape), int(mapped.table.notes[PARAMETERS])
+        decoder: DecoderLike
+        if files.precision.kernels.cpu is not None:
+            report("packing the weights")
+            decoder, parameters, weights_name = _packed_decoder(files, files.precision.kernels.cpu)
         else:
-            weights, parameters = _converted(files, kept, report)
+            if mapped is not None:
+                weights, parameters = weights_of(mapped.tensors(), shape), int(mapped.table.notes[PARAMETERS])
+            else:
+                weights, parameters = _converted(files, kept, report)
+            decoder, weights_name = Decoder(shape, weights, files.precision.kernels), files.precision.content_name
     info = ModelInfo(
         name=config.model_name,
         architecture=shape.architecture,
         parameters=parameters,
         context_tokens=shape.context_tokens,
         vocabulary_size=shape.vocabulary_size,
-        weights=PRECISION_NAMES[files.dtype],
-        kernels=kernels.name,
+        weights=weights_name,
+        kernels=files.precision.kernels.name,
         fingerprint=files.fingerprint,
     )
-    return LoadedModel(Decoder(shape, weights, kernels), tokenizer, info, shape.kv_spec(files.dtype))
+    logger.info("weights in %s, %s kernels: %s", info.weights, info.kernels, files.precision.kernels.reason)
+    return LoadedModel(decoder, tokenizer, info, shape.kv_spec(files.precision.kv_dtype))
 
 
 def keep_weights(config: EngineConfig, *, on_progress: Callable[[str], None] | None = None) -> None:
-    """Do now what the first start would do: convert the weights and keep them. Raises ModelError."""
+    """Do now what would hold up the first start: build the kernels, or convert the weights and keep them where there are none.
+    Raises ModelError."""
     report = on_progress or (lambda _words: None)
-    with _open_folder(config) as files:
-        kept = _kept_weights(config, files, choose_kernels())
+    with _open_folder(config, _kernels_of(config, report, can_wait=True)) as files:
+        kept = _kept_weights(config, files)
         if kept is not None:
             with kept.opened() as opened:
                 mapped = kept.checked(opened)
@@ -101,16 +113,48 @@ class _Files:
     """What the two kinds of folders have in common, opened."""
 
     shape: ModelShape
-    dtype: torch.dtype
+    precision: Precision
     source: TensorSource
     end_token_ids: frozenset[int]
     fingerprint: str
 
 
-def _converted(files: _Files, kept: KeptWeights | None, report: Callable[[str], None]) -> tuple[DecoderWeights, int]:
+def _kernels_of(config: EngineConfig, report: Callable[[str], None], *, can_wait: bool) -> KernelChoice:
+    """The kernels to use. Those that are still to be built are waited for where the settings leave nothing else or the caller
+    `can_wait`; otherwise they are built in the background, for the next start."""
+    if config.kernels not in KERNEL_NAMES:
+        raise ModelError(f"kernels can be {', '.join(KERNEL_NAMES)}, and not {config.kernels!r}")
+    kernels = choose_kernels(config.kernels, config.kernels_folder)
+    if kernels.buildable is None or config.kernels_folder is None:
+        return kernels
+    if config.weights in FLOAT_TYPES:
+        return dataclasses.replace(kernels, buildable=None)
+    if not (can_wait or config.kernels == "cpu" or config.weights in BITS):
+        build_in_background(config.kernels_folder, kernels.buildable)
+        return kernels
+    try:
+        build(config.kernels_folder, kernels.buildable, on_progress=report)
+    except (BuildFailed, OSError) as problem:
+        logger.warning("the CPU kernels could not be built: %s", problem)
+        return kernels
+    return choose_kernels(config.kernels, config.kernels_folder)
+
+
+def _packed_decoder(files: _Files, kernels: CpuKernels) -> tuple[QuantisedDecoder, int, str]:
+    """The decoder, how many numbers its weights are, and what they are called."""
+    matrices = PackedMatrices(files.source, files.precision.bits)
+    plan = WeightPlan(files.source, files.shape, torch.float32, matrices)
+    decoder = QuantisedDecoder(files.shape, plan.build(), kernels)
+    return decoder, plan.parameters, f"int{matrices.least_bits}"
+
+
+def _converted(
+    files: _Files, kept: KeptWeights | None, report: Callable[[str], None]
+) -> tuple[DecoderWeights[torch.Tensor], int]:
     """The weights from the model's own files, and how many numbers they are; kept for the next start where that is possible."""
     report("converting the weights")
-    plan = WeightPlan(files.source, files.shape, files.dtype)
+    dtype = files.precision.dtype
+    plan = WeightPlan(files.source, files.shape, dtype, FloatMatrices(files.source, dtype))
     weights = plan.build()
     if kept is not None:
         report("keeping the weights for the next start")
@@ -120,8 +164,10 @@ def _converted(files: _Files, kept: KeptWeights | None, report: Callable[[str], 
     return weights, plan.parameters
 
 
-def _kept_weights(config: EngineConfig, files: _Files, kernels: KernelChoice) -> KeptWeights | None:
-    if config.kept_weights_folder is None:
+def _kept_weights(config: EngineConfig, files: _Files) -> KeptWeights | None:
+    kernels = files.precision.kernels
+    # Kernels that are being built are used from the next start on, and half a gigabyte would have been kept for nobody.
+    if config.kept_weights_folder is None or kernels.cpu is not None or kernels.buildable is not None:
         return None
     return KeptWeights(config.kept_weights_folder, config.model_path, files.fingerprint, kernels.name)
 
@@ -140,40 +186,48 @@ def _require_fit(folder: Path, tokenizer: ChatTokenizer, shape: ModelShape) -> N
 
 
 @contextmanager
-def _open_folder(config: EngineConfig) -> Iterator[_Files]:
+def _open_folder(config: EngineConfig, kernels: KernelChoice) -> Iterator[_Files]:
     folder = config.model_path
-    dtype = PRECISIONS.get(config.weights)
-    if dtype is None:
-        raise ModelError(f"weights can be {', '.join(PRECISIONS)}, and not {config.weights!r}")
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
     if (folder / "config.json").exists():
-        with _open_safetensors(folder, dtype) as files:
+        with _open_safetensors(config, kernels) as files:
             yield files
     else:
-        yield _open_gguf(folder, dtype)
+        yield _open_gguf(config, kernels)
+
+
+def _precision_of(config: EngineConfig, shape: ModelShape, kernels: KernelChoice) -> Precision:
+    precision = choose_precision(config.weights, shape, kernels)
+    if config.kernels == "cpu" and precision.kernels.cpu is None:
+        raise ModelError(f"the CPU kernels cannot be used: {precision.kernels.reason}")
+    return precision
 
 
 @contextmanager
-def _open_safetensors(folder: Path, dtype: torch.dtype) -> Iterator[_Files]:
+def _open_safetensors(config: EngineConfig, kernels: KernelChoice) -> Iterator[_Files]:
+    folder = config.model_path
     config_path = folder / "config.json"
-    config = read_json_object(config_path)
-    shape = shape_of_config(config, str(config_path))
+    settings = read_json_object(config_path)
+    shape = shape_of_config(settings, str(config_path))
+    precision = _precision_of(config, shape, kernels)
     generation = read_json_object_if_there(folder / "generation_config.json")
-    ends = frozenset((*_ids(config.get("eos_token_id")), *_ids(generation.get("eos_token_id"))))
+    ends = frozenset((*_ids(settings.get("eos_token_id")), *_ids(generation.get("eos_token_id"))))
     with SafetensorsSource(folder) as source:
-        fingerprint = fingerprint_of(folder, (config_path, *source.paths), PRECISION_NAMES[dtype])
-        yield _Files(shape, dtype, source, ends, fingerprint)
+        fingerprint = fingerprint_of(folder, (config_path, *source.paths), precision.content_name)
+        yield _Files(shape, precision, source, ends, fingerprint)
 
 
-def _open_gguf(folder: Path, dtype: torch.dtype) -> _Files:
+def _open_gguf(config: EngineConfig, kernels: KernelChoice) -> _Files:
+    folder = config.model_path
     path = gguf_of_folder(folder)
     file = GgufFile(path)
     shape = shape_of_gguf(file.metadata, frozenset(file.tensors), str(path))
     names = ("eos_token_id", "eot_token_id", "eom_token_id")
     ends = frozenset(found for name in names for found in _ids(file.metadata.get(f"tokenizer.ggml.{name}")))
-    fingerprint = fingerprint_of(folder, (path,), PRECISION_NAMES[dtype])
-    return _Files(shape, dtype, GgufSource(file, shape), ends, fingerprint)
+    precision = _precision_of(config, shape, kernels)
+    fingerprint = fingerprint_of(folder, (path,), precision.content_name)
+    return _Files(shape, precision, GgufSource(file, shape), ends, fingerprint)
 
 
 def _ids(value: object) -> Iterable[int]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import logging
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -36,12 +37,18 @@ from engine.model.json_file import read_json_object
 from engine.model.kept_files import begin_reading, kept_files, kept_for
 from engine.model.pull_progress import PullProgress, folder_bytes
 from engine.tokenizer import TOKENIZER_FILE
+from kernels.cpu.build import BuildFailed, build, compiler
+from kernels.cpu.variant import cpu_flags, variant_for
+
+logger = logging.getLogger(__name__)
 
 AUTO: Final = "auto"
 BUNDLED_FOLDER: Final = "smollm2-135m-instruct"
 ELSEWHERE_PREFIX: Final = "folder-"
 PARTIAL_PREFIX: Final = ".partial-"
 LOCK_FILE: Final = ".lock"
+FLOAT_NAMES: Final = frozenset(("fp32", "bf16"))
+"""Settings of the weights with which plain torch computes, whatever kernels there are."""
 MODELSCOPE_PREFIX: Final = "modelscope:"
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -107,14 +114,37 @@ def begin_reading_weights(model_folder: Path, models_folder: Path) -> None:
     begin_reading(kept_weights_folder(model_folder, models_folder))
 
 
-def convert_weights(model_folder: Path, models_folder: Path, weights: str, *, on_progress: PullProgress) -> None:
-    """Convert the weights to a precision and keep them, where that is still to be done. Raises ModelError."""
+def build_kernels(kernels: str, weights: str, folder: Path, *, on_progress: PullProgress) -> None:
+    """Compile the kernels for this machine where it can use them and they are not there yet. Imports no torch.
+
+    A build that fails is logged: the model is served by plain torch then, as the loader says.
+    """
+    variant = variant_for(cpu_flags())
+    if kernels == "reference" or weights in FLOAT_NAMES or variant is None or compiler() is None:
+        return
+    try:
+        build(folder, variant, on_progress=lambda words: on_progress(words, 0, None))
+    except (BuildFailed, OSError) as problem:
+        logger.warning("the CPU kernels could not be built: %s", problem)
+
+
+def convert_weights(
+    model_folder: Path,
+    models_folder: Path,
+    weights: str,
+    *,
+    kernels_folder: Path | None = None,
+    on_progress: PullProgress,
+) -> None:
+    """Build the kernels, or convert the weights and keep them, where that is still to be done. Raises ModelError."""
     # It needs torch, which nothing else here does.
     from engine.config import EngineConfig
     from engine.model.loader import keep_weights
 
     kept = kept_weights_folder(model_folder, models_folder)
-    config = EngineConfig(model_folder, model_folder.name, weights=weights, kept_weights_folder=kept)
+    config = EngineConfig(
+        model_folder, model_folder.name, weights=weights, kernels_folder=kernels_folder, kept_weights_folder=kept
+    )
     keep_weights(config, on_progress=lambda words: on_progress(words, 0, None))
 
 

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelError
 from engine.model.json_file import read_json_object
+from kernels.packed_matrix import Blocks
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -59,6 +60,12 @@ class SafetensorsSource:
     def read(self, name: str) -> torch.Tensor:
         tensor: torch.Tensor = self._files[name].get_tensor(name)
         return tensor
+
+    def packable_bits(self, name: str) -> int | None:
+        return None
+
+    def blocks(self, name: str) -> Blocks:
+        raise LookupError(f"{name} is not kept in blocks")
 
     def rope_factors(self) -> torch.Tensor | None:
         return None

@@ -9,14 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
 from engine.errors import ModelError
 from engine.model.architecture import ModelShape, NormStyle
-from engine.model.decoder import DecoderWeights, LayerWeights
+from engine.model.decoder import DecoderWeights, LayerWeights, Matrix
 from engine.model.rotation import Rotation, rotation_of
+from kernels.packed_matrix import Blocks
 
 EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
@@ -36,6 +37,12 @@ class TensorSource(Protocol):
     def read(self, name: str) -> torch.Tensor:
         """The tensor, in any floating type."""
 
+    def packable_bits(self, name: str) -> int | None:
+        """4 or 8 where the matrix is kept in blocks of so many bits that `blocks` returns."""
+
+    def blocks(self, name: str) -> Blocks:
+        """The matrix in the blocks it is kept in."""
+
     def rope_factors(self) -> torch.Tensor | None:
         """By which the rotary frequencies are divided, [head_size / 2], where the file carries such a table."""
 
@@ -43,20 +50,57 @@ class TensorSource(Protocol):
 Read = Callable[[], None]
 
 
-class WeightPlan:
-    """Collects what has to be read and checks it, then reads it. `parameters` counts the numbers of the file that are used."""
+Made = TypeVar("Made", covariant=True)
 
-    def __init__(self, source: TensorSource, shape: ModelShape, dtype: torch.dtype) -> None:
+
+class Matrices(Protocol[Made]):
+    """Makes the matrices of a model, in the form that its decoder wants."""
+
+    def make(self, names: Sequence[str], rows: Sequence[int], columns: int, *, apart: bool) -> tuple[Made, Read]:
+        """One matrix of the named ones, below one another, and what fills it. With `apart`, each begins a group of rows of its
+        own where the form has groups."""
+
+
+class FloatMatrices:
+    """Tensors of `dtype`."""
+
+    def __init__(self, source: TensorSource, dtype: torch.dtype) -> None:
+        self._source = source
+        self._dtype = dtype
+
+    def make(
+        self, names: Sequence[str], rows: Sequence[int], columns: int, *, apart: bool
+    ) -> tuple[torch.Tensor, Read]:
+        matrix = torch.empty(sum(rows), columns, dtype=self._dtype)
+        reads = [
+            _copy(self._source, name, part) for name, part in zip(names, torch.split(matrix, list(rows)), strict=True)
+        ]
+
+        def read() -> None:
+            for of_part in reads:
+                of_part()
+
+        return matrix, read
+
+
+class WeightPlan(Generic[Matrix]):
+    """Collects what has to be read and checks it, then reads it. `parameters` counts the numbers of the file that are used.
+
+    Biases and norms are of `dtype`, and `matrices` decides what the matrices are.
+    """
+
+    def __init__(self, source: TensorSource, shape: ModelShape, dtype: torch.dtype, matrices: Matrices[Matrix]) -> None:
         self._source = source
         self._shape = shape
         self._dtype = dtype
+        self._matrices = matrices
         has_offset = shape.norm_style is NormStyle.UNIT_OFFSET
         self._norm_offset = 1.0 if has_offset else 0.0
         self._norm_dtype = torch.float32 if has_offset or shape.output_norms else dtype
         self._reads: list[Read] = []
         self.parameters = 0
 
-    def build(self) -> DecoderWeights:
+    def build(self) -> DecoderWeights[Matrix]:
         """Raises ModelError before anything is read when a tensor is missing or has another shape than the config says."""
         shape = self._shape
         hidden = shape.hidden_size
@@ -84,7 +128,7 @@ class WeightPlan:
             )
         return dataclasses.replace(rotation, frequencies=frequencies)
 
-    def _layer(self, prefix: str) -> LayerWeights:
+    def _layer(self, prefix: str) -> LayerWeights[Matrix]:
         shape = self._shape
         hidden, width = shape.hidden_size, shape.intermediate_size
         query_rows, key_rows = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
@@ -99,7 +143,7 @@ class WeightPlan:
             qkv=self._matrix(_named("weight", attention), attention_rows, hidden),
             attention_output=self._matrix([output + ".weight"], [hidden], query_rows),
             feed_forward_norm=self._norm(prefix + before_feed_forward + "_layernorm.weight", hidden),
-            gate_up=self._matrix(_named("weight", gate_up), [width] * 2, hidden),
+            gate_up=self._matrix(_named("weight", gate_up), [width] * 2, hidden, apart=True),
             down=self._matrix([down + ".weight"], [hidden], width),
             qkv_bias=self._bias(_named("bias", attention), attention_rows) if shape.qkv_bias else None,
             attention_output_bias=self._bias([output + ".bias"], [hidden]) if shape.attention_output_bias else None,
@@ -114,14 +158,12 @@ class WeightPlan:
             ),
         )
 
-    def _matrix(self, names: Sequence[str], rows: Sequence[int], columns: int) -> torch.Tensor:
-        """One matrix of the named ones, below one another."""
+    def _matrix(self, names: Sequence[str], rows: Sequence[int], columns: int, *, apart: bool = False) -> Matrix:
         # Before memory is asked for: a damaged configuration may name any size, and the file's own is one that exists.
         for name, count in zip(names, rows, strict=True):
             self._expect(name, (count, columns))
-        matrix = torch.empty(sum(rows), columns, dtype=self._dtype)
-        for name, part in zip(names, torch.split(matrix, list(rows)), strict=True):
-            self._reads.append(_copy(self._source, name, part))
+        matrix, read = self._matrices.make(names, rows, columns, apart=apart)
+        self._reads.append(read)
         return matrix
 
     def _bias(self, names: Sequence[str], rows: Sequence[int]) -> torch.Tensor:

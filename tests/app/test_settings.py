@@ -59,6 +59,11 @@ def test_a_value_that_cannot_be_names_its_variable_and_itself(dotenv: Path, name
         load_settings({}, {f"KVASIR_{name}": text}, dotenv)
 
 
+def test_a_word_that_cannot_be_is_answered_with_those_that_can(dotenv: Path) -> None:
+    with pytest.raises(SettingsError, match=r"expected one of error, drop_oldest_turns, got 'drop'$"):
+        load_settings({}, {"KVASIR_CONTEXT_POLICY": "drop"}, dotenv)
+
+
 def test_times_of_a_session_that_contradict_each_other_are_refused(dotenv: Path) -> None:
     expected = "^KVASIR_SESSION_HOST_S: expected at least KVASIR_SESSION_DEVICE_S, 300, got 60$"
     with pytest.raises(SettingsError, match=expected):

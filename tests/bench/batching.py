@@ -122,9 +122,16 @@ def main() -> None:
     parser.add_argument("--prompt-words", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--weights", default="auto")
+    parser.add_argument("--kernels", type=Path, default=None, help="folder of compiled kernels")
     parser.add_argument("--threads", type=int, default=None)
     arguments = parser.parse_args()
-    config = EngineConfig(arguments.model, "bench", weights=arguments.weights, threads=arguments.threads)
+    config = EngineConfig(
+        arguments.model,
+        "bench",
+        weights=arguments.weights,
+        kernels_folder=arguments.kernels,
+        threads=arguments.threads,
+    )
     rates = asyncio.run(
         measure_rates(
             config,

@@ -1,6 +1,6 @@
 """What reuse is worth, in one run: the first token of a turn after a long history, from every tier, and with a persona.
 
-    python -m tests.bench.warm_turns MODEL_FOLDER [--history-tokens 3000] [--persona-tokens 1000] [--rounds 5]
+    python -m tests.bench.warm_turns MODEL_FOLDER [--history-tokens 3000] [--persona-tokens 1000] [--rounds 5] [--kernels FOLDER]
 
 TTFT is taken from outside, from `submit` to the first text. Everything is greedy. Of each kind the median of the rounds is
 printed, and beside it the ratio to a first turn of 20 tokens in an empty conversation. A cold run of the same history, by another
@@ -202,10 +202,18 @@ def main() -> None:
     parser.add_argument("--history-tokens", type=int, default=3000)
     parser.add_argument("--persona-tokens", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--kernels", type=Path, default=None, help="folder of the compiled kernels, built if they are not"
+    )
     arguments = parser.parse_args()
     result = asyncio.run(
         measure(
-            EngineConfig(arguments.model, "bench"),
+            EngineConfig(
+                arguments.model,
+                "bench",
+                kernels="auto" if arguments.kernels is None else "cpu",
+                kernels_folder=arguments.kernels,
+            ),
             history_tokens=arguments.history_tokens,
             persona_tokens=arguments.persona_tokens,
             rounds=arguments.rounds,

@@ -76,6 +76,19 @@ class Live:
         return self.sequence.tokens[self.sequence.num_prompt_tokens :]
 
 
+def nothing() -> None:
+    """Where there is nothing to be done or checked."""
+
+
+@dataclass(eq=False)
+class Question:
+    """Something that was asked of the engine besides answers. `again` asks it again after a restart; `check` is for the reply."""
+
+    name: str
+    again: Callable[[], None] = nothing
+    check: Callable[[], None] = nothing
+
+
 class CheckedEngine:
     """Owns the engine and what is known about it from outside. Every method but `step` does one thing and steps not at all."""
 
@@ -85,8 +98,7 @@ class CheckedEngine:
         self.model = ReuseModel({"": tuple(self.tokenizer.prefix_ids(()))})
         self.chats: list[Chat] = []
         self.live: dict[RequestId, Live] = {}
-        self.unanswered: Counter[str] = Counter()
-        """What was asked of the engine besides answers, and has not been replied to."""
+        self.unanswered: list[Question] = []
         self.found: Counter[str] = Counter()
         """Tokens that were not computed again, by where they came from. Finding nothing breaks no law, and shows nothing."""
         self.last_usage = Usage()
@@ -132,7 +144,7 @@ class CheckedEngine:
     # --- what administrators do --------------------------------------------------------------------------------------
 
     def evict(self, chat: Chat) -> None:
-        self.small.engine.evict_session(chat.key, self._reply("evict"))
+        self.small.engine.evict_session(chat.key, self._reply(Question("evict")))
 
     def put_away(self, chat: Chat, to: SessionState) -> None:
         """Evict until it is there, as far as that is possible now."""
@@ -145,16 +157,19 @@ class CheckedEngine:
 
     def delete_chat(self, chat: Chat) -> None:
         self._expect_cancelled(lambda live: live.chat is chat)
-
-        def check() -> None:
-            assert not self.small.has_files_of(chat.key), "L5: a conversation was deleted, and has files"
-
-        self.small.engine.drop_session(chat.key, self._reply("delete a chat", check))
-        self._take(self.small.engine.take_events())
+        self._drop_session(chat)
         self.chats.remove(chat)
         self.model.forget(lambda said: said.session == chat.key)
         owners = {owner.key for page in self.small.engine._scheduler.cache for owner in page.owners}
         assert chat.key not in owners, "L5: a conversation was deleted, and owns pages"
+
+    def _drop_session(self, chat: Chat) -> None:
+        def check() -> None:
+            assert not self.small.has_files_of(chat.key), "L5: a conversation was deleted, and has files"
+
+        question = Question("delete a chat", lambda: self._drop_session(chat), check)
+        self.small.engine.drop_session(chat.key, self._reply(question))
+        self._take(self.small.engine.take_events())
 
     def delete_user(self, user: Namespace) -> None:
         self._expect_cancelled(lambda live: live.request.namespace is not None and user.covers(live.request.namespace))
@@ -162,7 +177,8 @@ class CheckedEngine:
         def check() -> None:
             assert user.part or not self.small.has_files_of_user(user), "L5: a user was deleted, and has files"
 
-        self.small.engine.drop_namespace(user, self._reply("delete a user", check))
+        question = Question("delete a user", lambda: self.delete_user(user), check)
+        self.small.engine.drop_namespace(user, self._reply(question))
         self._take(self.small.engine.take_events())
         self.chats = [chat for chat in self.chats if not user.covers(chat.key.namespace)]
         self.model.forget(lambda said: said.namespace is not None and user.covers(said.namespace))
@@ -170,11 +186,15 @@ class CheckedEngine:
         assert not left, "L5: a user was deleted, and has pages"
 
     def save_persona(self, name: str, ids: list[int]) -> None:
-        self.small.engine.set_prefix(name, list(ids), self._reply("save a persona"))
+        self.small.engine.set_prefix(name, list(ids), self._reply(Question("save a persona")))
         self.model.prefixes[name] = tuple(ids)
 
     def delete_persona(self, name: str) -> None:
-        self.small.engine.drop_prefix(name, self._reply("delete a persona"))
+        def again() -> None:
+            if name not in self.model.prefixes:
+                self.delete_persona(name)
+
+        self.small.engine.drop_prefix(name, self._reply(Question("delete a persona", again)))
         self.model.prefixes.pop(name, None)
 
     def restart(self, *, in_order: bool, seconds: float) -> None:
@@ -188,12 +208,15 @@ class CheckedEngine:
             self.small.kill()
             for live in list(self.live.values()):
                 self._end(live, None)
-        self.unanswered.clear()
+        unanswered, self.unanswered = self.unanswered, []
         self.small.clock.advance(seconds)
         self.small.start()
         for name, ids in self.model.prefixes.items():
             if name:
                 self.save_persona(name, list(ids))
+        # As the server does at a start: what was to be deleted, and may not have been, is deleted again.
+        for question in unanswered:
+            question.again()
 
     def fail_a_step(self) -> None:
         """The model fails in the next step, if there is one now."""
@@ -244,7 +267,7 @@ class CheckedEngine:
             self.delete_persona(name)
         for _ in range(3):
             self.step()
-        assert not +self.unanswered, f"L7: nobody answered {dict(self.unanswered)}"
+        assert not self.unanswered, f"L7: nobody answered {self.unanswered}"
         public = [page for page in self.small.engine._scheduler.cache if page.owners]
         assert not public, "a persona was deleted, and owns pages"
         assert not self.small.files(), "L5: everything was deleted, and has files"
@@ -301,13 +324,13 @@ class CheckedEngine:
         for live in self.live.values():
             live.is_cancelled = live.is_cancelled or is_meant(live)
 
-    def _reply(self, question: str, check: Callable[[], None] = lambda: None) -> Callable[[object], None]:
-        self.unanswered[question] += 1
+    def _reply(self, question: Question) -> Callable[[object], None]:
+        self.unanswered.append(question)
 
         def reply(result: object) -> None:
-            self.unanswered[question] -= 1
-            assert self.unanswered[question] >= 0, f"{question} was answered twice"
+            assert question in self.unanswered, f"{question} was answered twice"
+            self.unanswered.remove(question)
             assert not isinstance(result, EngineError), f"{question}: {result}"
-            check()
+            question.check()
 
         return reply

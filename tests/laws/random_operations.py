@@ -63,14 +63,20 @@ class Operations(RuleBasedStateMachine):
         device_pages=st.sampled_from([11, 16, 40]),
         host_pages=st.sampled_from([0, 6, 20]),
         disk_pages=st.sampled_from([0, 40, 200]),
+        max_step_tokens=st.sampled_from([5, 32, 32]),
+        batch_window_ms=st.sampled_from([0, 20]),
     )
-    def start(self, device_pages: int, host_pages: int, disk_pages: int) -> None:
+    def start(
+        self, device_pages: int, host_pages: int, disk_pages: int, max_step_tokens: int, batch_window_ms: int
+    ) -> None:
         self.small = SmallEngine(
             device_pages=device_pages,
             host_pages=host_pages,
             disk_bytes=disk_pages * 600,
             prefix_pages=6,
             context_tokens=160,
+            max_step_tokens=max_step_tokens,
+            batch_window_ms=batch_window_ms,
         )
         self.checked = CheckedEngine(self.small)
         self.hanging_for = 0

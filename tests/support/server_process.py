@@ -28,7 +28,8 @@ class ServerProcess:
             [sys.executable, *arguments],
             # Where no .env file of a developer lies; so the tests' own modules have to be pointed at.
             cwd="/",
-            env={**kept, "PYTHONPATH": str(ROOT), **environment},
+            # Compiling takes longer than most tests; those of the kernels build them once for all.
+            env={**kept, "PYTHONPATH": str(ROOT), "KVASIR_KERNELS": "reference", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -53,7 +53,15 @@ class SmallEngine:
     """Owns the engine, its clock and its folder, over any number of restarts."""
 
     def __init__(
-        self, *, device_pages: int, host_pages: int, disk_bytes: int, prefix_pages: int, context_tokens: int
+        self,
+        *,
+        device_pages: int,
+        host_pages: int,
+        disk_bytes: int,
+        prefix_pages: int,
+        context_tokens: int,
+        max_step_tokens: int = 32,
+        batch_window_ms: int = 0,
     ) -> None:
         # In memory where that is possible: what is tested is the order of things, and not how long a sync takes.
         # Names of files and the secret are the same in every run, so that a run can be repeated.
@@ -74,8 +82,9 @@ class SmallEngine:
             prefix_memory_bytes=prefix_pages * PAGE_BYTES,
             disk_folder=self.folder / "kv",
             disk_bytes=disk_bytes,
-            max_step_tokens=32,
+            max_step_tokens=max_step_tokens,
             max_running=4,
+            batch_window_ms=batch_window_ms,
         )
         self.start()
 
@@ -143,7 +152,9 @@ class SmallEngine:
             return
         its_own = [path for path in files if session and path.parent == self.folder / "kv" / session_folder(session)]
         path = chance.choice(its_own or files)
-        content = bytearray(path.read_bytes() or b"nothing")
+        content = bytearray(path.read_bytes())
+        if not content:
+            return
         match how:
             case "flip":
                 content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
@@ -158,7 +169,9 @@ class SmallEngine:
             case "remove":
                 path.unlink()
             case "another's content":
-                path.write_bytes(chance.choice(files).read_bytes())
+                # No larger one: the quota is the engine's business, and this is not its doing.
+                others = [other for other in files if other.stat().st_size <= len(content)]
+                path.write_bytes(chance.choice(others).read_bytes())
             case "unfinished":
                 path.with_suffix(".tmp").write_bytes(content[: chance.randrange(len(content))])
 

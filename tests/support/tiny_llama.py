@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from gguf import MODEL_ARCH_NAMES, GGUFWriter, RopeScalingType, get_tensor_name_map
+from gguf import MODEL_ARCH_NAMES, GGMLQuantizationType, GGUFWriter, RopeScalingType, get_tensor_name_map
+from gguf.quants import quantize
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from engine.kv_cache import KVSpec
@@ -18,7 +19,7 @@ from engine.model.config_shape import shape_of_config
 from engine.model.decoder import Decoder
 from engine.model.json_file import read_json_object
 from engine.model.safetensors_source import SafetensorsSource
-from engine.model.weights import WeightPlan
+from engine.model.weights import FloatMatrices, WeightPlan
 from kernels.dispatch import choose_kernels
 
 CORPUS = (
@@ -71,7 +72,7 @@ def load_decoder(model: Any) -> tuple[Decoder, KVSpec]:
         model.save_pretrained(folder)
         shape = shape_of_config(read_json_object(folder / "config.json"), str(folder))
         with SafetensorsSource(folder) as source:
-            weights = WeightPlan(source, shape, torch.float32).build()
+            weights = WeightPlan(source, shape, torch.float32, FloatMatrices(source, torch.float32)).build()
     return Decoder(shape, weights, choose_kernels()), shape.kv_spec(torch.float32)
 
 
@@ -144,12 +145,14 @@ def write_gguf(
     model: Any,
     *,
     architecture: str | None = None,
+    kinds: Callable[[str], GGMLQuantizationType] = lambda name: GGMLQuantizationType.F32,
     extra: Mapping[str, torch.Tensor] | None = None,
     also: Callable[[GGUFWriter], None] = lambda writer: None,
 ) -> None:
     """The same weights as a GGUF file in float32, as llama.cpp's conversion of this kind of model leaves them.
 
-    `extra` tensors are added, and `also` may add metadata; what it adds wins.
+    `kinds` gives the type of each matrix by its name in the file. `extra` tensors are added, and `also` may add metadata; what
+    it adds wins.
     """
     config = model.config
     own = GGUF_ARCHITECTURES[config.model_type]
@@ -176,14 +179,16 @@ def write_gguf(
     if getattr(config, "final_logit_softcapping", None):
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     writer.add_eos_token_id(2)
-    (kind,) = (kind for kind, name in MODEL_ARCH_NAMES.items() if name == own)
-    names = get_tensor_name_map(kind, config.num_hidden_layers)
+    (model_kind,) = (kind for kind, name in MODEL_ARCH_NAMES.items() if name == own)
+    names = get_tensor_name_map(model_kind, config.num_hidden_layers)
     for name, tensor in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         gguf_name = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert gguf_name is not None
-        writer.add_tensor(gguf_name, _gguf_order(own, name, tensor, config).contiguous().numpy())
+        ordered = _gguf_order(own, name, tensor, config).contiguous().numpy()
+        kind = kinds(gguf_name) if ordered.ndim > 1 else GGMLQuantizationType.F32
+        writer.add_tensor(gguf_name, quantize(ordered, kind), raw_dtype=kind)
     for name, tensor in (extra or {}).items():
         writer.add_tensor(name, tensor.numpy())
     writer.write_header_to_file()

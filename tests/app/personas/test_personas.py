@@ -93,6 +93,7 @@ async def test_the_same_key_makes_one(admin: httpx.AsyncClient) -> None:
         {"name": "-terse"},
         {"name": "a" * 65},
         {"name": "with space"},
+        {"name": "terse\n"},
         {"system_prompt": ""},
         {"system_prompt": " \n"},
         {"system_prompt": "\x00"},

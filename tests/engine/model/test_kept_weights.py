@@ -211,7 +211,7 @@ def test_changed_weights_precision_code_or_kernels_make_another_file_and_the_old
     load()
     load()
     faster = dataclasses.replace(choose_kernels(), name="faster")
-    monkeypatch.setattr(loader, "choose_kernels", lambda: faster)
+    monkeypatch.setattr(loader, "choose_kernels", lambda *_settings: faster)
     load()
     assert len(set(names)) == 5
     assert len(conversions) == 5

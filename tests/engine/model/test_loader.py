@@ -264,8 +264,10 @@ def test_paths_that_are_no_model_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_precision_is_refused(good_folder: Path) -> None:
-    with pytest.raises(ModelError, match="weights can be auto, fp32, bf16, and not 'int4'"):
-        load(good_folder, weights="int4")
+    with pytest.raises(ModelError, match="weights can be auto, fp32, bf16, int8, int4, and not 'int3'"):
+        load(good_folder, weights="int3")
+    with pytest.raises(ModelError, match="kernels can be auto, reference, cpu, and not 'gpu'"):
+        load(good_folder, kernels="gpu")
 
 
 @pytest.mark.parametrize(

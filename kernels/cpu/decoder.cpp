@@ -1,0 +1,232 @@
+#include "decoder.h"
+
+#include <omp.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace kvasir {
+namespace {
+
+// Memory on whole cache lines that grows and never shrinks.
+template <class Number>
+class Room {
+ public:
+  Number* of(int64_t count) {
+    if (count > count_) {
+      const size_t bytes = ((size_t)count * sizeof(Number) + 63) / 64 * 64;
+      memory_.reset((Number*)std::aligned_alloc(64, bytes));
+      if (memory_ == nullptr) throw std::bad_alloc();
+      // What pads a row is never written, and has to be 0.
+      std::memset((void*)memory_.get(), 0, bytes);
+      count_ = count;
+    }
+    return memory_.get();
+  }
+  Number* get() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(Number* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<Number, Free> memory_;
+  int64_t count_ = 0;
+};
+
+class QuantisedRoom {
+ public:
+  QuantisedRows of(int64_t rows, int64_t groups) {
+    const int64_t places = rows * groups;
+    return rows_ = {bytes_.of(places * GROUP), scales_.of(places), sums_.of(places), offsets_.of(places), groups};
+  }
+  const QuantisedRows& get() const { return rows_; }
+
+ private:
+  Room<int8_t> bytes_;
+  Room<float> scales_;
+  Room<int32_t> sums_;
+  Room<float> offsets_;
+  QuantisedRows rows_{};
+};
+
+}  // namespace
+
+struct Decoder::Rooms {
+  Room<float> hidden, qkv, added, attended, states, buffers;
+  Room<uint16_t> queries;
+  QuantisedRoom normed, attended_rounded, gated, wanted;
+};
+
+// One thread's way through a step.
+class Decoder::Pass {
+ public:
+  Pass(const Decoder& decoder, const Step& step, const std::vector<AttentionPlan>& plans, Team& team, int thread)
+      : shape_(decoder.shape_),
+        weights_(decoder.weights_),
+        windows_(decoder.windows_),
+        step_(step),
+        plans_(plans),
+        team_(team),
+        rooms_(*decoder.rooms_),
+        size_(shape_.hidden_padded()),
+        hidden_(rooms_.hidden.get()),
+        buffer_(rooms_.buffers.get() + thread * size_),
+        row_room_(rooms_.attended.get() + thread * weights_.layers[0].attention_output.groups * GROUP) {}
+
+  static constexpr int64_t OPERATIONS_OF_LAYER = 9, OTHER_OPERATIONS = 3;
+
+  void run() {
+    each(step_.rows, [&](int64_t row) { embed(row); });
+    const LayerWeights* before = nullptr;
+    for (size_t index = 0; index < weights_.layers.size(); ++index) {
+      const LayerWeights& layer = weights_.layers[index];
+      each(step_.rows, [&](int64_t row) {
+        if (before != nullptr) add_output(row, before->feed_forward_output_norm);
+        norm(row, layer.attention_norm);
+      });
+      attend(layer, index);
+      each(step_.rows, [&](int64_t row) {
+        add_output(row, layer.attention_output_norm);
+        norm(row, layer.feed_forward_norm);
+      });
+      feed_forward(layer);
+      before = &layer;
+    }
+    each(step_.wanted, [&](int64_t at) {
+      const int64_t row = step_.logit_rows[at];
+      add_output(row, before->feed_forward_output_norm);
+      norm_and_quantise(
+          hidden_ + row * size_, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer_, rooms_.wanted.get(), at);
+    });
+    if (step_.wanted == 0) return;
+    team_.share(operation_++, weights_.head.pairs(), [&](int64_t first, int64_t end) {
+      linear_logits(
+          weights_.head, rooms_.wanted.get(), step_.wanted, shape_.vocabulary, shape_.logit_cap, step_.logits,
+          {first, end});
+    });
+  }
+
+ private:
+  template <class Work>
+  void each(int64_t items, const Work& work) {
+    team_.share(operation_++, items, [&](int64_t first, int64_t end) {
+      for (int64_t item = first; item < end; ++item) work(item);
+    });
+  }
+
+  void embed(int64_t row) {
+    float* own = hidden_ + row * size_;
+    matrix_row(weights_.embedding, step_.token_ids[row], own);
+    for (int64_t at = 0; at < size_; at += LANES) {
+      store(own + at, multiply(load(own + at), all(shape_.embedding_scale)));
+    }
+  }
+
+  // Where the output of a layer's part is normed before it is added, it waits for its row to be whole.
+  void add_output(int64_t row, const float* weight) {
+    if (weight == nullptr) return;
+    add_normed(hidden_ + row * size_, rooms_.added.get() + row * size_, weight, shape_.hidden, size_, shape_.epsilon);
+  }
+
+  void norm(int64_t row, const float* weight) {
+    norm_and_quantise(
+        hidden_ + row * size_, weight, shape_.hidden, shape_.epsilon, buffer_, rooms_.normed.get(), row);
+  }
+
+  void output(const Matrix& matrix, const QuantisedRows& rows, const float* bias, bool is_normed) {
+    team_.share(operation_++, matrix.pairs(), [&](int64_t first, int64_t end) {
+      if (is_normed) {
+        linear(matrix, rows, step_.rows, bias, rooms_.added.get(), size_, {first, end});
+      } else {
+        linear_added(matrix, rows, step_.rows, bias, hidden_, size_, {first, end});
+      }
+    });
+  }
+
+  void attend(const LayerWeights& layer, size_t index) {
+    float* qkv = rooms_.qkv.get();
+    uint16_t *queries = rooms_.queries.get(), *keys = step_.keys[index], *values = step_.values[index];
+    const int64_t stride = layer.qkv.tiles * LANES;
+    team_.share(operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
+      linear(layer.qkv, rooms_.normed.get(), step_.rows, layer.qkv_bias, qkv, stride, {first, end});
+    });
+    const AngleTable& angles = step_.angles[layer.rotation];
+    const RotatedRows rotated = {
+        qkv, stride, angles.cosines, angles.sines, step_.positions, step_.slots, layer.head_norm, shape_.epsilon};
+    each(step_.rows * shape_.heads.all(), [&](int64_t item) {
+      rotate_and_store(shape_.heads, rotated, item, queries, keys, values);
+    });
+    const auto window = std::find(windows_.begin(), windows_.end(), layer.window_tokens) - windows_.begin();
+    const AttentionPlan& plan = plans_[window];
+    float* states = rooms_.states.get();
+    each(plan.items(), [&](int64_t item) {
+      plan.attend(item, shape_.score_rule, queries, keys, values, states);
+    });
+    const QuantisedRows& attended = rooms_.attended_rounded.get();
+    each(step_.rows, [&](int64_t row) {
+      plan.finish(row, states, row_room_);
+      quantise_row(row_room_, attended, row);
+    });
+    output(layer.attention_output, attended, layer.attention_output_bias, layer.attention_output_norm != nullptr);
+  }
+
+  void feed_forward(const LayerWeights& layer) {
+    const QuantisedRows& between = rooms_.gated.get();
+    team_.share(operation_++, between.groups, [&](int64_t first, int64_t end) {
+      gated(
+          layer.gate_up, rooms_.normed.get(), step_.rows, layer.gate_up_bias, shape_.activation, between, {first, end});
+    });
+    output(layer.down, between, layer.down_bias, layer.feed_forward_output_norm != nullptr);
+  }
+
+  const DecoderShape& shape_;
+  const DecoderWeights& weights_;
+  const std::vector<int64_t>& windows_;
+  const Step& step_;
+  const std::vector<AttentionPlan>& plans_;
+  Team& team_;
+  Rooms& rooms_;
+  const int64_t size_;
+  float *hidden_, *buffer_, *row_room_;
+  int64_t operation_ = 0;
+};
+
+Decoder::Decoder(const DecoderShape& shape, const DecoderWeights& weights)
+    : shape_(shape), weights_(weights), rooms_(std::make_unique<Rooms>()) {
+  for (const LayerWeights& layer : weights_.layers) {
+    if (std::find(windows_.begin(), windows_.end(), layer.window_tokens) == windows_.end()) {
+      windows_.push_back(layer.window_tokens);
+    }
+  }
+}
+
+Decoder::~Decoder() = default;
+
+void Decoder::run(const Step& step, int threads) {
+  const int64_t rows = step.rows, hidden = shape_.hidden_padded();
+  const LayerWeights& any = weights_.layers[0];
+  std::vector<AttentionPlan> plans;
+  int64_t states = 0;
+  for (const int64_t window : windows_) {
+    plans.emplace_back(step.sequences, shape_.heads, window, threads);
+    states = std::max(states, plans.back().state_numbers());
+  }
+  rooms_->hidden.of(rows * hidden);
+  rooms_->qkv.of(rows * any.qkv.tiles * LANES);
+  rooms_->added.of(rows * hidden);
+  rooms_->attended.of(threads * any.attention_output.groups * GROUP);
+  rooms_->states.of(states);
+  rooms_->buffers.of(threads * hidden);
+  rooms_->queries.of(rows * shape_.heads.heads * shape_.heads.size);
+  rooms_->normed.of(rows, hidden / GROUP);
+  rooms_->attended_rounded.of(rows, any.attention_output.groups);
+  rooms_->gated.of(rows, any.down.groups);
+  rooms_->wanted.of(step.wanted, hidden / GROUP);
+  // There may be fewer threads than are asked for, and it works with any number.
+  Team team(threads, (int64_t)weights_.layers.size() * Pass::OPERATIONS_OF_LAYER + Pass::OTHER_OPERATIONS);
+#pragma omp parallel num_threads(threads)
+  Pass(*this, step, plans, team, omp_get_thread_num()).run();
+}
+
+}  // namespace kvasir
