@@ -5,6 +5,8 @@ Called once when a model is loaded; the answer is printed at the start and shown
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,9 @@ from kernels.cpu.library import CpuKernels, KernelsUnusable
 from kernels.cpu.variant import AVX2, Variant, cpu_flags, variant_for
 
 KERNEL_NAMES: Final = ("auto", "reference", "cpu")
+
+OLDEST_CAPABILITY: Final = (8, 0)
+"""Of an NVIDIA device: what Triton supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +42,25 @@ class KernelChoice:
 
 
 def choose_kernels(
-    wanted: str = "auto", folder: Path | None = None, flags: Collection[str] | None = None
+    wanted: str = "auto",
+    folder: Path | None = None,
+    flags: Collection[str] | None = None,
+    *,
+    device: torch.device | None = None,
 ) -> KernelChoice:
     """The implementation to use on this machine. `folder` is where built kernels are kept; nothing is built here.
 
-    `flags` are the CPU's, asked of the system where they are None.
+    `flags` are the CPU's, asked of the system where they are None. `device` is the CPU where it is None.
     """
     torch_name = f"plain torch {torch.__version__}"
     if wanted == "reference":
         return _reference(f"{torch_name}, as the settings ask for")
+    if device is not None and device.type == "cuda":
+        return choose_cuda_kernels(
+            torch.cuda.get_device_name(device),
+            torch.cuda.get_device_capability(device),
+            has_triton=importlib.util.find_spec("triton") is not None,
+        )
     if folder is None:
         return _reference(f"{torch_name}, which runs everywhere; no folder for compiled kernels is named")
     flags = cpu_flags() if flags is None else flags
@@ -63,6 +78,17 @@ def choose_kernels(
     except KernelsUnusable as problem:
         return _reference(f"{torch_name}, because {problem}")
     return KernelChoice(f"cpu-{variant.name}", f"compiled for this CPU ({variant.name})", reference, kernels)
+
+
+def choose_cuda_kernels(device_name: str, capability: tuple[int, int], *, has_triton: bool) -> KernelChoice:
+    """The implementation for an NVIDIA device. Only here is triton imported, and only if it is chosen."""
+    torch_name = f"plain torch {torch.__version__} on {device_name}"
+    if not has_triton:
+        return _reference(f"{torch_name}, because triton is not installed")
+    if capability < OLDEST_CAPABILITY:
+        has, wants = (".".join(map(str, version)) for version in (capability, OLDEST_CAPABILITY))
+        return _reference(f"{torch_name}, because Triton wants compute capability {wants} and it has {has}")
+    return KernelChoice("triton", f"compiled by Triton for {device_name}", importlib.import_module("kernels.triton"))
 
 
 def _reference(reason: str, buildable: Variant | None = None) -> KernelChoice:

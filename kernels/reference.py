@@ -28,6 +28,20 @@ def rms_norm(rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.
     return (weight * scaled.to(weight.dtype)).to(rows.dtype)
 
 
+def add_rms_norm(
+    hidden: torch.Tensor,
+    added: torch.Tensor,
+    weight: torch.Tensor,
+    epsilon: float,
+    added_weight: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`hidden` plus `added`, and the norm of that sum. Where there is an `added_weight`, `added` is normed by it before."""
+    if added_weight is not None:
+        added = rms_norm(added, added_weight, epsilon)
+    summed = hidden + added
+    return summed, rms_norm(summed, weight, epsilon)
+
+
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
     """[T, 2 * width], gate first: SiLU of the gate times the other half, [T, width]."""
     gate, up = gate_up.chunk(2, dim=-1)
@@ -150,6 +164,7 @@ def plan_attention(
     Decoding rows are grouped by the power of two the count of their pages to read falls into, so that a short row never reads
     more than twice its pages because a long one is beside it.
     """
+    device = block_tables.device
     starts, lengths = query_starts.tolist(), context_lens.tolist()
     by_size: dict[int, list[int]] = {}
     first_pages = []
@@ -163,8 +178,8 @@ def plan_attention(
         if end - start == 1:
             by_size.setdefault(max(end_page - first_page, SMALLEST_GROUP_PAGES).bit_length(), []).append(index)
         else:
-            columns = torch.arange(first_page * page_tokens, end_page * page_tokens)[None, :]
-            queries = torch.arange(first_query, length)[:, None]
+            columns = torch.arange(first_page * page_tokens, end_page * page_tokens, device=device)[None, :]
+            queries = torch.arange(first_query, length, device=device)[:, None]
             visible = columns <= queries
             if window_tokens is not None:
                 visible &= columns > queries - window_tokens
@@ -172,23 +187,23 @@ def plan_attention(
     whole_batch = len(by_size) == 1 and not chunks
     groups = []
     for members in by_size.values():
-        rows = None if whole_batch else torch.tensor([starts[index] for index in members])
+        rows = None if whole_batch else torch.tensor([starts[index] for index in members], device=device)
         tables = block_tables if whole_batch else block_tables[members]
         ends = context_lens[:, None] if whole_batch else context_lens[members, None]
         pages = max(-(-lengths[index] // page_tokens) - first_pages[index] for index in members)
-        positions = torch.arange(pages * page_tokens)[None, :]
+        positions = torch.arange(pages * page_tokens, device=device)[None, :]
         if window_tokens is None:
             read = tables[:, :pages]
         else:
-            firsts = torch.tensor([first_pages[index] for index in members])[:, None]
+            firsts = torch.tensor([first_pages[index] for index in members], device=device)[:, None]
             positions = positions + firsts * page_tokens
             # A column beyond the tables is beyond this row's end too, and is not used.
-            read = tables.gather(1, (firsts + torch.arange(pages)).clamp(max=tables.shape[1] - 1))
+            read = tables.gather(1, (firsts + torch.arange(pages, device=device)).clamp(max=tables.shape[1] - 1))
         read = torch.where(positions[:, ::page_tokens] >= ends, read[:, :1], read)
         hidden = positions >= ends
         if window_tokens is not None:
             hidden |= positions < ends - window_tokens
-        mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, float("-inf"))
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, float("-inf"))
         groups.append(DecodeGroup(rows, read.reshape(-1), mask[:, None, None, :]))
     return AttentionPlan(groups, chunks)
 

@@ -76,6 +76,8 @@ class Decoder:
         operations = self._operations = kernels.operations
         self._kinds = list(zip(shape.attention_kinds, weights.rotations, strict=True))
         self._kind_of_layer = [shape.attention_kinds.index(attention) for attention in shape.attention]
+        # The norm that follows a layer is taken together with the sum at its end.
+        self._next_norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.final_norm]
         self._gate = operations.silu_mul if shape.activation is Activation.SILU else operations.gelu_mul
         self._score_rule = operations.ScoreRule(shape.score_scale, shape.score_cap)
         # Rounded as the embeddings are: a model in bfloat16 was trained with the rounded one.
@@ -99,25 +101,21 @@ class Decoder:
             angles.append(operations.rotary_angles(batch.positions, frequencies, hidden.dtype, rotation.magnitude))
             lengths = (batch.query_starts, batch.context_lens, batch.block_tables)
             plans.append(operations.plan_attention(*lengths, PAGE_TOKENS, hidden.dtype, attention.window_tokens))
-        for layer, kind, keys, values in zip(
-            weights.layers, self._kind_of_layer, cache.keys, cache.values, strict=True
+        rows = operations.rms_norm(hidden, weights.layers[0].attention_norm, epsilon)
+        for layer, next_norm, kind, keys, values in zip(
+            weights.layers, self._next_norms, self._kind_of_layer, cache.keys, cache.values, strict=True
         ):
-            rows = operations.rms_norm(hidden, layer.attention_norm, epsilon)
             qkv = linear(rows, layer.qkv, layer.qkv_bias)
             queries = operations.rotate_and_store(
                 qkv, angles[kind], batch.slots, keys, values, layer.head_norm, epsilon
             )
             attended = operations.paged_attention(queries, keys, values, plans[kind], self._score_rule)
             added = linear(attended.reshape(rows.shape[0], -1), layer.attention_output, layer.attention_output_bias)
-            if layer.attention_output_norm is not None:
-                added = operations.rms_norm(added, layer.attention_output_norm, epsilon)
-            hidden = hidden + added
-            rows = operations.rms_norm(hidden, layer.feed_forward_norm, epsilon)
+            hidden, rows = operations.add_rms_norm(
+                hidden, added, layer.feed_forward_norm, epsilon, layer.attention_output_norm
+            )
             gated = self._gate(linear(rows, layer.gate_up, layer.gate_up_bias))
             added = linear(gated, layer.down, layer.down_bias)
-            if layer.feed_forward_output_norm is not None:
-                added = operations.rms_norm(added, layer.feed_forward_output_norm, epsilon)
-            hidden = hidden + added
-        wanted = operations.rms_norm(hidden[batch.logit_rows], weights.final_norm, epsilon)
-        logits: torch.Tensor = linear(wanted, weights.head).float()
+            hidden, rows = operations.add_rms_norm(hidden, added, next_norm, epsilon, layer.feed_forward_output_norm)
+        logits: torch.Tensor = linear(rows[batch.logit_rows], weights.head).float()
         return logits if self.shape.logit_cap is None else operations.soft_cap(logits, self.shape.logit_cap)
