@@ -1,4 +1,4 @@
-"""Checks the books of the pages when the engine becomes idle, now and then: that looks at every page, and somebody may be waiting.
+"""Checks the books of the pages when the engine becomes idle, now and then: it looks at every page, and somebody may wait.
 
 Used by `engine.core`. What it raises means that a page might be in two hands, and ends the engine. Pure.
 """
