@@ -55,8 +55,15 @@ class Verdict:
     prompt_tokens: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A turn between its first check and the dispatcher. `prompt_tokens` is 0 until it is judged."""
+
+    prompt_tokens: int = 0
+
+
 class Admission:
-    """Owns no state; asks the engine, the dispatcher and the readiness."""
+    """Owns who is being taken in: until the dispatcher has them nobody else counts them, and a burst would all see room."""
 
     def __init__(
         self,
@@ -74,9 +81,16 @@ class Admission:
         self._dispatcher = dispatcher
         self._readiness = readiness
         self._metrics = metrics
+        self._arriving: set[Arrival] = set()
 
-    def require_open(self) -> None:
-        """Raises Unavailable while the server ends, when the engine has failed, and when too many answers wait already."""
+    def __len__(self) -> int:
+        return len(self._arriving)
+
+    def open_for(self) -> Arrival:
+        """A place for one more answer; whoever gets it hands it to `arrived`, whatever happens.
+
+        Raises Unavailable while the server ends, when the engine has failed, and when too many answers wait already.
+        """
         if self._readiness.draining:
             self._metrics.rejected("draining")
             raise Unavailable("the server is shutting down", retry_after_s=RETRY_DRAINING_S, code="draining")
@@ -86,14 +100,22 @@ class Admission:
             raise Unavailable(f"the model does not run: {reason}", retry_after_s=RETRY_FAILED_S, code="engine_failed")
         limit = self._settings.max_running + self._settings.max_waiting
         waiting = self._engine.stats().waiting_requests
-        if waiting >= self._settings.max_waiting or self._dispatcher.alive >= limit:
+        alive = self._dispatcher.alive + len(self._arriving)
+        if waiting >= self._settings.max_waiting or alive >= limit:
             self._metrics.rejected("queue_full")
             raise Unavailable(
-                f"{waiting} answers wait for the model and {self._dispatcher.alive} are not done; "
+                f"{waiting} answers wait for the model and {alive} are not done; "
                 f"the limits are {self._settings.max_waiting} and {limit}",
                 retry_after_s=RETRY_FULL_S,
                 code="queue_full",
             )
+        arrival = Arrival()
+        self._arriving.add(arrival)
+        return arrival
+
+    def arrived(self, arrival: Arrival) -> None:
+        """It is the dispatcher's now, or it was refused."""
+        self._arriving.discard(arrival)
 
     def require_content(self, content: str) -> None:
         """Raises InvalidInput for a text without anything to answer or to store, PayloadTooLarge for too much of it."""
@@ -107,7 +129,7 @@ class Admission:
                 members={"content_bytes": size, "limit_bytes": self._settings.message_max_bytes},
             )
 
-    async def judge(self, user_id: str, conversation_id: str, asked: Asked) -> Verdict:
+    async def judge(self, user_id: str, conversation_id: str, asked: Asked, arrival: Arrival) -> Verdict:
         """Whether it is taken, and how it would be sampled. Where nobody can say yet whether it fits, it is taken.
 
         Raises NotFound for somebody else's conversation.
@@ -130,11 +152,11 @@ class Admission:
             prompt = prompt.followed_by(asked.content)
         key = session_key(user_id, conversation_id)
         refusal, prompt_tokens = await self._judge_prompt(
-            generation_request(RequestId("check"), prompt, sampling, key, self._context_policy)
+            generation_request(RequestId("check"), prompt, sampling, key, self._context_policy), arrival
         )
         return Verdict(sampling, refusal, prompt_tokens)
 
-    async def _judge_prompt(self, request: GenerationRequest) -> tuple[AppError | None, int]:
+    async def _judge_prompt(self, request: GenerationRequest, arrival: Arrival) -> tuple[AppError | None, int]:
         """Why the engine does not take it now, and how many tokens it has."""
         try:
             prompt_tokens = await self._engine.check(request)
@@ -149,11 +171,14 @@ class Admission:
         except EngineNotReady:
             # It has ended since; the answer will say so.
             return None, 0
-        return self._queue_refusal(prompt_tokens), prompt_tokens
+        if (refusal := self._queue_refusal(prompt_tokens)) is None:
+            arrival.prompt_tokens = prompt_tokens
+        return refusal, prompt_tokens
 
     def _queue_refusal(self, prompt_tokens: int) -> AppError | None:
         """A prompt of any length is taken when no other waits: alone it delays nobody."""
         waiting_tokens = max(self._engine.stats().waiting_tokens, self._dispatcher.queued_tokens)
+        waiting_tokens += sum(arrival.prompt_tokens for arrival in self._arriving)
         if not waiting_tokens or waiting_tokens + prompt_tokens <= self._settings.max_waiting_tokens:
             return None
         self._metrics.rejected("queue_tokens_full")

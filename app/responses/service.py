@@ -99,7 +99,7 @@ class TurnService:
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when nobody says anything."""
-        return {"turn_locks": len(self._locks), "turn_tasks": len(self._tasks)}
+        return {"turn_locks": len(self._locks), "turn_tasks": len(self._tasks), "arrivals": len(self._admission)}
 
     async def close(self) -> None:
         """Wait for turns that are being stored, so that their answers are handed over while somebody takes them."""
@@ -182,11 +182,17 @@ class TurnService:
         client_message_id: str | None,
     ) -> NewTurn:
         """Store a turn in one transaction and hand its answer over, whatever becomes of the caller meanwhile."""
-        self._admission.require_open()
+        arrival = self._admission.open_for()
 
         async def accept() -> NewTurn:
+            try:
+                return await stored_and_begun()
+            finally:
+                self._admission.arrived(arrival)
+
+        async def stored_and_begun() -> NewTurn:
             async with self._locks.holding(conversation_id):
-                verdict = await self._admission.judge(user_id, conversation_id, asked)
+                verdict = await self._admission.judge(user_id, conversation_id, asked, arrival)
                 turn: NewTurn | None = None
                 try:
                     async with self._database.write() as session:

@@ -115,6 +115,29 @@ async def test_when_too_many_wait_the_next_is_refused_and_nothing_of_it_stored(t
         assert again.status_code == 202
 
 
+@pytest.mark.parametrize(("setting", "limit", "taken"), [("max_waiting", 2, 3), ("max_waiting_tokens", 100, 2)])
+async def test_of_many_that_come_at_the_same_time_no_more_are_taken_than_one_after_the_other(
+    tmp_path: Path, sqlite_url: str, setting: str, limit: int, taken: int
+) -> None:
+    settings = {"max_running": 1, setting: limit}
+    engine = FakeEngine(max_running=1)
+    async with open_chat(tmp_path, sqlite_url, engine=engine, **settings) as chat:
+        conversations = [(await chat.post("conversations", {})).json()["id"] for _ in range(8)]
+        content = {"content": "word " * 40}
+        answers = await asyncio.gather(
+            *(chat.post(f"conversations/{conversation}/messages", content) for conversation in conversations)
+        )
+        assert [answer.status_code for answer in answers if answer.status_code != 503] == [202] * taken
+        code = "queue_full" if setting == "max_waiting" else "queue_tokens_full"
+        for answer in answers:
+            if answer.status_code == 503:
+                problem(answer, 503, code)
+            else:
+                await chat.ended(answer.json()["response"]["id"])
+        again = await chat.post(f"conversations/{conversations[-1]}/messages", content)
+        assert again.status_code == 202, "a place is free again after every refusal"
+
+
 async def test_when_the_engine_cannot_count_another_prompt_now_nothing_of_it_is_stored(
     tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
