@@ -26,10 +26,11 @@ from engine.scheduler import Scheduler
 from engine.sessions import Sessions
 from engine.snapshot import SessionState
 from engine.thread import ReadyEngine
-from engine.tiers.disk_store import DiskStore
+from engine.tiers.disk_content import FoundSession
+from engine.tiers.disk_store import DiskStore, DiskUnusable
 from engine.tiers.host_memory import HostMemory
 from engine.tiers.record_format import RecordFormat
-from engine.tiers.secret import read_or_make_secret
+from engine.tiers.secret import SecretUnusable, read_or_make_secret
 from engine.tiers.tiers import Tiers
 from engine.tiers.transfers import Transfers
 
@@ -52,18 +53,25 @@ def assemble(
     num_pages = count_pages(config, spec)
     kv_cache = KVCache.for_spec(spec, num_pages)
     runner = Runner(loaded.decoder, kv_cache, Sampler(tokenizer.vocabulary_size, tokenizer.end_token_ids))
-    keys = PageKeys(read_or_make_secret(config.disk_folder), info.fingerprint)
-    disk = None
-    if config.disk_folder is not None and config.disk_bytes and config.reuse:
-        disk = DiskStore(
-            config.disk_folder,
-            fingerprint=info.fingerprint,
-            root=keys.root,
-            format=RecordFormat.of(spec),
-            limit_bytes=config.disk_bytes,
-            ttl_s=config.session_ttl_s,
-            wall_clock=wall_clock,
-        )
+    on_progress("reading what is kept on disk")
+    disk, found = None, list[FoundSession]()
+    try:
+        keys = PageKeys(read_or_make_secret(config.disk_folder), info.fingerprint)
+        if config.disk_folder is not None and config.disk_bytes and config.reuse:
+            disk = DiskStore(
+                config.disk_folder,
+                fingerprint=info.fingerprint,
+                root=keys.root,
+                format=RecordFormat.of(spec),
+                limit_bytes=config.disk_bytes,
+                ttl_s=config.session_ttl_s,
+                wall_clock=wall_clock,
+            )
+            found = disk.open()
+    except (DiskUnusable, SecretUnusable) as problem:
+        # KV on disk is a copy: without it everything is answered, and a restart begins cold.
+        logger.warning("%s; nothing is kept on disk", problem)
+        keys, disk = PageKeys(read_or_make_secret(None), info.fingerprint), None
     host = None
     if config.host_memory_bytes >= KVCache.bytes_per_page(spec) and config.reuse:
         host = HostMemory.within(spec, config.host_memory_bytes)
@@ -101,8 +109,7 @@ def assemble(
     )
     cache.move_with(park=tiers.park, leave_host=tiers.leave_host, forget=tiers.forget)
     if disk is not None:
-        on_progress("reading what is kept on disk")
-        memory.adopt(disk.open(), disk.foreign_sessions)
+        memory.adopt(found, disk.foreign_sessions)
     if warm_up:
         on_progress("warming up")
         runner.warm_up(config.max_step_tokens, config.max_running)

@@ -24,7 +24,7 @@ WEIGHTS_NAMES: Final = ("auto", "fp32", "bf16", "int8", "int4")
 FLOAT_TYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BITS: Final = {"int8": 8, "int4": 4}
 
-PAGE_LAYOUT: Final = 1
+PAGE_LAYOUT: Final = 2
 """Of `kernels/cpu/rotate.h`; a page on disk outlives a version of the program."""
 
 REGISTER_NUMBERS: Final = 16

@@ -18,17 +18,21 @@ SECRET_BYTES: Final = 32
 SECRET_FILE: Final = "secret"
 
 
+class SecretUnusable(EngineError):
+    """The secret cannot be read or made."""
+
+
 def read_or_make_secret(folder: Path | None) -> bytes:
     """The secret in `folder`, made where there is none. One that is not whole is replaced: its files are misses then.
 
-    Raises EngineError where the folder cannot be used. One that cannot be read is not replaced: it may be there tomorrow.
+    Raises SecretUnusable where the folder cannot be used. One that cannot be read is not replaced: it may be there tomorrow.
     """
     if folder is None:
         return secrets.token_bytes(SECRET_BYTES)
     try:
         return _secret_in(folder)
     except OSError as problem:
-        raise EngineError(f"the folder {folder} for KV cannot be used: {problem}") from problem
+        raise SecretUnusable(f"the folder {folder} for KV cannot be used: {problem}") from problem
 
 
 def _secret_in(folder: Path) -> bytes:

@@ -169,6 +169,17 @@ def test_a_session_is_found_again_after_a_restart(tmp_path: Path) -> None:
     assert again.ask("x" * 100, namespace=BERT).usage.cached_tokens == 0
 
 
+def test_a_folder_that_cannot_be_used_costs_what_is_kept_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "kv").write_text("a file where the folder should be")
+    talk = Talk(disk_folder=tmp_path / "kv")
+    assert "nothing is kept on disk" in caplog.text
+    talk.ask("x" * 100)
+    assert talk.ask("x" * 100 + "more").usage.cached_tokens == 101
+    assert talk.engine.snapshot().disk.limit_bytes == 0
+
+
 def test_dropping_a_session_leaves_no_page_and_no_file_of_it(tmp_path: Path) -> None:
     talk = Talk(disk_folder=tmp_path / "kv", host_memory_bytes=64 * PAGE_BYTES)
     talk.ask("x" * 100)
