@@ -94,6 +94,11 @@ def api(target: Target) -> Any:
             for name, value in (path_parameters or {}).items()
         }
 
+    @schema.hook
+    def filter_query(context: Any, query: dict[str, Any] | None) -> bool:
+        # On the wire a list of one value is that value, so it is no wrong input.
+        return not any(isinstance(value, list) and len(value) < 2 for value in (query or {}).values())
+
     return schema
 
 

@@ -41,6 +41,8 @@ STAGES = [
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KVASIR_KV_MEMORY_MIB", "16")
+    # So that nothing is compiled beside the start that is measured.
+    monkeypatch.setenv("KVASIR_KERNELS", "reference")
     # One, because a busy machine would have the start warn that the second does not help.
     monkeypatch.setenv("KVASIR_THREADS", "1")
     with restored_logging():
