@@ -102,7 +102,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(ge=0, le=20, description="Milliseconds an idle engine gathers a first batch, never for people who wait"),
     ] = 0
     inter_token_target_ms: Annotated[
-        int, Meta(ge=0, le=10000, description="Milliseconds between two tokens that a step is kept short for; 0: none")
+        int,
+        Meta(
+            ge=0,
+            le=10000,
+            description="Milliseconds between two tokens that a step is kept short for; 0: 3.5 times a stream's own pace",
+        ),
     ] = 0
     kv_reserve: Annotated[
         float, Meta(ge=0, le=0.9, description="Share of the KV cache kept free for running answers to grow into")
