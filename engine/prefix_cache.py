@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from engine.cached_page import CachedPage, StoredPage
+from engine.common_length import common_length
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
 from engine.eviction_order import EvictionOrder, page_retention
@@ -65,8 +66,6 @@ class PrefixCache:
         self._families: dict[Family, list[CachedPage]] = {}
         self._uses = 0
         self._order = EvictionOrder(pool)
-        self.num_evicted = 0
-        """Pages that have left the device because others needed the place."""
 
     def move_with(self, *, park: Move, leave_host: Move, forget: Move) -> None:
         """Say who moves bytes. `park` is called with pages that are about to leave the device, and may give them a host slot;
@@ -102,10 +101,10 @@ class PrefixCache:
         parent = keys[len(pages) - 1] if pages else self.keys.root
         tail, best = None, (0, False, False)
         for whose, end in ((namespace, limit), (Namespace.public(), min(limit, public_tokens))):
-            wanted = tokens[start : min(end, start + PAGE_TOKENS)]
+            wanted = tuple(tokens[start : min(end, start + PAGE_TOKENS)])
             for page in self._families.get((parent, whose, wanted[0]), ()) if wanted else ():
                 # Of those that are alike equally far the one that is nearest.
-                rank = (common_prefix(page.tokens, wanted), page.device is not None, page.host is not None)
+                rank = (common_length(page.tokens, wanted), page.device is not None, page.host is not None)
                 if rank > best and rank[0]:
                     tail, best = page, rank
         return PrefixMatch(tuple(pages), tail, best[0])
@@ -212,7 +211,6 @@ class PrefixCache:
         """Have `count` pages free, as far as there are any to evict."""
         wanted = max(0, count - self.pool.num_free)
         victims = list(islice(self._order.take(self._on_device.values()), wanted)) if wanted else []
-        self.num_evicted += len(victims)
         self.leave_device(victims)
 
     def leave_device(self, pages: Sequence[CachedPage]) -> None:
@@ -368,16 +366,6 @@ def _nothing(pages: Sequence[CachedPage]) -> None:
 def namespace_of(index: int, namespace: Namespace, public_tokens: int) -> Namespace:
     """Whose the `index`-th page of a chain is whose first `public_tokens` tokens are a persona's."""
     return Namespace.public() if (index + 1) * PAGE_TOKENS <= public_tokens else namespace
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two begin with alike."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
 
 
 def _family(page: CachedPage) -> Family:

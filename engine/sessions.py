@@ -94,12 +94,7 @@ class Sessions:
 
     def within(self, namespace: Namespace) -> list[Session]:
         """Every session of a namespace; of one without a part, also those of all its parts."""
-        return [
-            session
-            for key, session in self._sessions.items()
-            if key.namespace == namespace
-            or (not namespace.part and (key.namespace.kind, key.namespace.name) == (namespace.kind, namespace.name))
-        ]
+        return [session for key, session in self._sessions.items() if namespace.covers(key.namespace)]
 
     def count_by_state(self) -> Counter[SessionState]:
         return Counter(session.state for session in self._sessions.values() if session.state is not None)

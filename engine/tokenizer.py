@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from engine.chat_layouts import ChatLayout, ChatLayouts
 from engine.chat_template import ChatTemplate
+from engine.common_length import common_length
 from engine.detokenizer import Detokenizer, TokenTexts, decoding_rules
 from engine.encoded_chats import EncodedChat
 from engine.errors import ModelError, TemplateRefused
@@ -153,7 +154,7 @@ class ChatTokenizer:
         for text in FIRST_MESSAGES:
             chat = self.encode_chat([*turns, Turn(Role.USER, text)], chat)
             ids = chat.ids.tolist()
-            common = ids if common is None else _common_prefix(common, ids)
+            common = ids if common is None else common[: common_length(common, ids)]
         return common or []
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -258,11 +259,6 @@ class _ControlTokens:
         """Start, end and id of each."""
         for match in self._pattern.finditer(text) if self._pattern else ():
             yield match.start(), match.end(), self._ids[(match.lastindex or 0) - 1]
-
-
-def _common_prefix(some: list[int], others: list[int]) -> list[int]:
-    length = next((at for at, (one, other) in enumerate(zip(some, others, strict=False)) if one != other), None)
-    return some[: min(len(some), len(others)) if length is None else length]
 
 
 def _spelling(value: object) -> str | None:
