@@ -1,4 +1,4 @@
-"""Checks the books of the pages when the engine becomes idle, now and then: it looks at every page, and somebody may wait.
+"""Checks the books of the device's pages when the engine becomes idle, now and then: it looks at each, and somebody may wait.
 
 Used by `engine.core`. What it raises means that a page might be in two hands, and ends the engine. Pure.
 """
@@ -20,7 +20,7 @@ class BookCheck:
         self._checked_at = float("-inf")
 
     def after_step(self, now: float) -> None:
-        """Raises PagesCorrupt or EngineError where the books contradict themselves."""
+        """Raises PagesCorrupt where the books contradict themselves."""
         if not self._scheduler.has_work and now >= self._checked_at + EVERY_S:
             self._checked_at = now
-            self._scheduler.check_integrity()
+            self._scheduler.check_pages()

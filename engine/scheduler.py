@@ -240,6 +240,10 @@ class Scheduler:
         if any(len(sequence.pages) < pages_for(sequence.num_computed) for sequence in self._running):
             raise EngineError("a running sequence has fewer pages than tokens computed")
         self.cache.check_integrity()
+        self.check_pages()
+
+    def check_pages(self) -> None:
+        """Raise PagesCorrupt where a page of the device is counted otherwise than it is held: it might be in two hands."""
         held = [page for sequence in (*self._running, *self._restoring) for page in sequence.pages]
         copied = [item.held for waits in self._restoring.values() for item in waits.missing if item.held is not None]
         self.pool.check_integrity([*held, *copied, *self.cache.device_pages()])
