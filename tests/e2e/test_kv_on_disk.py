@@ -4,11 +4,12 @@ right after the rows were deleted. What is deleted is looked for in the files th
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -88,14 +89,12 @@ def until(happened: Callable[[], bool], what: str) -> None:
 
 
 def contents(data: Path) -> list[bytes]:
-    """Every byte below the disk tier's folder; a file that goes meanwhile is none."""
+    """Every byte below the disk tier's folder; a file or folder that goes meanwhile is none."""
     found = []
-    for path in (data / "kv").rglob("*"):
-        try:
-            if path.is_file():
-                found.append(path.read_bytes())
-        except FileNotFoundError:
-            continue
+    for folder, _, names in os.walk(data / "kv"):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found.append(Path(folder, name).read_bytes())
     return found
 
 

@@ -36,6 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 CHUNKS = (1, 2, 15, 16, 17, 64, None)
 MAX_TOKENS = 24
 PAGES = 256
+ROUNDING = 1e-4
 
 
 def reference_ids(model: Any, prompt: list[int], max_tokens: int, end_ids: frozenset[int] = frozenset()) -> list[int]:
@@ -49,6 +50,18 @@ def reference_ids(model: Any, prompt: list[int], max_tokens: int, end_ids: froze
         pad_token_id=0,
     )
     return [int(token) for token in made[0, len(prompt) :]]
+
+
+def assert_greedy(model: Any, prompt: list[int], found: list[int], max_tokens: int) -> None:
+    """Each id has the largest logit that transformers finds at its place, or one that rounding alone may have made smaller.
+
+    Random weights come near to ties, and then two right ways to add up the same numbers may choose differently.
+    """
+    assert len(found) == max_tokens
+    with torch.inference_mode():
+        logits = model(torch.tensor([prompt + found[:-1]])).logits[0, len(prompt) - 1 :]
+    short = logits.amax(dim=-1) - logits[torch.arange(max_tokens), torch.tensor(found)]
+    assert short.max() < ROUNDING, (short.argmax(), found)
 
 
 def scattered_pages(lengths: list[int], generator: torch.Generator) -> list[list[int]]:
@@ -71,7 +84,7 @@ def test_any_chunking_of_any_prompt_length_gives_the_ids_of_transformers(shape: 
             ids = greedy(
                 decoder, KVCache.for_spec(spec, PAGES), [prompt], pages, max_tokens=MAX_TOKENS, chunk_tokens=chunk
             )
-            assert ids[0] == reference_ids(model, prompt, MAX_TOKENS), (chunk, length)
+            assert_greedy(model, prompt, ids[0], MAX_TOKENS)
 
 
 @given(
@@ -100,7 +113,8 @@ def test_any_company_gives_the_ids_each_prompt_has_alone(
     prompts = [torch.randint(0, 211, (length,), generator=generator).tolist() for length in lengths]
     pages = scattered_pages([length + 12 for length in lengths], generator)
     together = greedy(decoder, KVCache.for_spec(spec, PAGES), prompts, pages, max_tokens=12, chunk_tokens=chunk)
-    assert together == [reference_ids(model, prompt, 12) for prompt in prompts]
+    for prompt, ids in zip(prompts, together, strict=True):
+        assert_greedy(model, prompt, ids, 12)
 
 
 QUESTIONS = (

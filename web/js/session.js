@@ -77,6 +77,8 @@ export class Session {
   }
 
   async signOut() {
+    // The server closes the socket as soon as the sign-in is gone; that may be noticed before the reply comes.
+    const chat = this.chat;
     try {
       await this.api.signOut();
     } catch (problem) {
@@ -85,11 +87,11 @@ export class Session {
         return;
       }
     }
-    this.chat?.outbox.clear();
+    chat?.outbox.clear();
     // The next to sign in here may be somebody else.
-    this.chat?.outside.showAddress(null);
+    chat?.outside.showAddress(null);
     this.end(null);
-    this.store.set({ currentId: null, threadId: newId() });
+    this.store.set({ currentId: null, threadId: newId(), signInNotice: null });
     this.outside.tellTabs("signed-out");
   }
 
