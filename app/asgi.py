@@ -19,6 +19,7 @@ from app.accounts import routes as accounts
 from app.accounts.authentication import AuthenticationMiddleware
 from app.accounts.identity import Identity
 from app.accounts.passwords import Passwords
+from app.audit import routes as audit
 from app.clock import Monotonic, Now, utc_now
 from app.context import AppContext, open_context
 from app.conversations import routes as conversations
@@ -70,6 +71,7 @@ def create_app(
         dependencies={"caller": Provide(_caller, sync_to_thread=False), "idempotent": Provide(_idempotent)},
         route_handlers=[
             accounts.router(),
+            audit.router(),
             conversations.router(),
             personas.router(),
             responses.router(),

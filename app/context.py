@@ -17,6 +17,7 @@ from app.accounts.origins import Origins
 from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
+from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
 from app.conversations.service import ConversationService
 from app.database import Database
@@ -51,6 +52,7 @@ class AppContext:
     database: Database
     readiness: Readiness
     idempotency: Idempotency
+    audit: AuditLog
     accounts: AccountService
     authenticator: Authenticator
     conversations: ConversationService
@@ -87,6 +89,7 @@ async def open_context(
             stack.push_async_callback(asyncio.to_thread, passwords.close)
         # Beside the rest of the start, which would wait a tenth of a second for it; a sign-in that comes sooner does without.
         stack.push_async_callback(_cancelled, asyncio.create_task(passwords.prepare()))
+        audit = AuditLog(database, now=now)
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database)
@@ -117,6 +120,7 @@ async def open_context(
             database=database,
             readiness=readiness,
             idempotency=idempotency,
+            audit=audit,
             accounts=accounts,
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,

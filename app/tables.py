@@ -4,11 +4,12 @@ known only once its module has been imported."""
 from __future__ import annotations
 
 from app.accounts import models as accounts
+from app.audit import models as audit
 from app.conversations import models as conversations
 from app.database import Base
 from app.personas import models as personas
 from app.responses import models as responses
 
-ROOMS = (accounts, conversations, personas, responses)
+ROOMS = (accounts, audit, conversations, personas, responses)
 
 METADATA = Base.metadata

@@ -40,11 +40,11 @@ class FrameHandler(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """`idle_s` 0 means for ever; `expires_in_s` is when the sign-in ends by itself."""
+    """`idle_s` 0 means for ever; `expires_in_s` is when the sign-in ends by itself, None: never."""
 
     frames_per_second: float
     idle_s: float
-    expires_in_s: float
+    expires_in_s: float | None
 
 
 class Connection:
@@ -81,7 +81,9 @@ class Connection:
         """Until the socket is closed, by either side."""
         loop = asyncio.get_running_loop()
         writing = asyncio.create_task(self._write())
-        expiry = loop.call_later(max(0.0, self._limits.expires_in_s), self._expired)
+        expiry = None
+        if self._limits.expires_in_s is not None:
+            expiry = loop.call_later(self._limits.expires_in_s, self._expired)
         if self._limits.idle_s:
             self._idle_timer = loop.call_later(self._limits.idle_s, self._check_idle)
         self._hub.add_socket(self)
@@ -93,7 +95,8 @@ class Connection:
         finally:
             self._hub.remove_socket(self)
             self._writer.close()
-            expiry.cancel()
+            if expiry is not None:
+                expiry.cancel()
             if self._idle_timer is not None:
                 self._idle_timer.cancel()
             writing.cancel()

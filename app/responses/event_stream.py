@@ -42,7 +42,7 @@ class EventStream:
         after: int,
         *,
         credential_id: str,
-        expires_in_s: float,
+        expires_in_s: float | None,
         heartbeat_s: float,
         send_timeout_s: float,
     ) -> None:
@@ -65,7 +65,9 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         cursor = self._hub.read(self._log, self._after, self._wake.set)
         watch = asyncio.create_task(self._watch_reader(receive))
-        expiry = asyncio.get_running_loop().call_later(max(0.0, self._expires_in_s), self.end)
+        expiry = None
+        if self._expires_in_s is not None:
+            expiry = asyncio.get_running_loop().call_later(self._expires_in_s, self.end)
         self._hub.add_stream(self)
         try:
             await self._stream(cursor, send)
@@ -76,7 +78,8 @@ class EventStream:
             self._hub.remove_stream(self)
             cursor.close()
             watch.cancel()
-            expiry.cancel()
+            if expiry is not None:
+                expiry.cancel()
 
     def end(self) -> None:
         """Send nothing more: without a terminal event, so that the reader does not take it for the end of the answer."""

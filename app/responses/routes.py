@@ -125,7 +125,7 @@ async def follow_response(
         log,
         seq,
         credential_id=caller.credential_id,
-        expires_in_s=(caller.expires_at - now()).total_seconds(),
+        expires_in_s=caller.seconds_left(now()),
         heartbeat_s=settings.sse_heartbeat_s,
         send_timeout_s=settings.send_timeout_s,
     )

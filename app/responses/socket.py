@@ -78,7 +78,7 @@ async def _open(socket: AnySocket, context: AppContext) -> None:
         ConnectionLimits(
             frames_per_second=settings.frames_per_second,
             idle_s=settings.socket_idle_s,
-            expires_in_s=(caller.expires_at - context.now()).total_seconds(),
+            expires_in_s=caller.seconds_left(context.now()),
         ),
         context.monotonic,
     )
