@@ -153,8 +153,13 @@ def load_of(answers: Sequence[TokenSequence]) -> StepLoad:
     return StepLoad(answers=len(answers), answer_reads=sum(len(sequence.tokens) for sequence in answers))
 
 
+def is_watched(answers: Iterable[TokenSequence]) -> bool:
+    """Whether anybody reads one of these as it comes; nobody watches background work."""
+    return any(answer.priority is not Priority.BACKGROUND for answer in answers)
+
+
 def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
-    """Seconds between two tokens that the quickest of these is used to; nobody watches background work."""
+    """Seconds between two tokens that the quickest of these is used to, of those that are watched."""
     paces = [
         step_size.seconds(answer.lightest)
         for answer in answers

@@ -28,7 +28,7 @@ from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache, PrefixMatch
-from engine.room import Room, load_of, note_pace, require_room, usual_s
+from engine.room import Room, is_watched, load_of, note_pace, require_room, usual_s
 from engine.sequence import Sequence, SequenceState
 from engine.step_budget import fit_into_pages, share_among_prompts
 from engine.step_plan import EngineStalled, StepPlan
@@ -257,7 +257,8 @@ class Scheduler:
     def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
         """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
         deepest = max((sequence.num_computed for sequence in prompts), default=0)
-        return self.step_size.prompt_tokens(load_of(answers), deepest, usual_s(answers, self.step_size))
+        usual = usual_s(answers, self.step_size)
+        return self.step_size.prompt_tokens(load_of(answers), deepest, usual, is_watched=is_watched(answers))
 
     # --- what the prefix cache has -----------------------------------------------------------------------------------
 

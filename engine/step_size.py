@@ -8,7 +8,7 @@ What a step costs is learned from the steps themselves, on whatever machine this
 
 A step with answers in it may take as long as the configured target, and at most STRETCH times what each answer's lightest step
 so far would take without prompts: so no stream ever pauses for long beside its usual pace, whatever comes while it runs. A step
-without answers takes the whole budget: nobody listens.
+without answers takes the whole budget: nobody listens. Without a target so does one whose answers are all background work.
 """
 
 from __future__ import annotations
@@ -126,14 +126,17 @@ class StepSize:
         """What a step with this load is expected to take; 0 before anything was measured."""
         return self._pace * self._unpaced_seconds(load)
 
-    def prompt_tokens(self, answers: StepLoad, context_tokens: int, usual_s: float | None = None) -> int:
+    def prompt_tokens(
+        self, answers: StepLoad, context_tokens: int, usual_s: float | None = None, *, is_watched: bool = True
+    ) -> int:
         """Most prompt tokens to compute beside `answers`, for prompts that are `context_tokens` far.
 
         A page or a multiple of it, as far as the budget reaches; at least one page, and at least LEAST_SHARE of the time.
-        `usual_s` is the pace that the quickest of the answers is used to.
+        `usual_s` is the pace that the quickest of the answers is used to. Where nobody watches any of them, only the target
+        limits the step.
         """
         most = max(1, self._max_step_tokens - answers.answers)
-        limit_s = self._limit_s(answers, usual_s)
+        limit_s = self._limit_s(answers, usual_s) if is_watched or self._target_s is not None else None
         if limit_s is None:
             return most
         most = min(most, max(PAGE_TOKENS, GROWTH * self._most_prompt_tokens))

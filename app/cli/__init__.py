@@ -19,6 +19,7 @@ COMMANDS = {
     "model": "Fetch and list models.",
     "config": "Show every setting, its value, and where the value comes from.",
     "doctor": "Say in plain words what is wrong with this machine or setup.",
+    "bench": "Measure how fast this machine is, and what each idea brings.",
 }
 """Name to one line of help. The module app.cli.NAME has a command called NAME."""
 

@@ -223,6 +223,16 @@ def test_a_person_takes_the_memory_of_background_work_but_not_that_of_other_peop
     simulation.drain()
 
 
+def test_background_work_alone_reads_its_prompts_as_fast_as_the_machine_can() -> None:
+    simulation = Simulation(num_pages=2000, max_running=8, machine=Machine())
+    for _ in range(8):
+        simulation.add(512, 100, user="batch", priority=BACKGROUND)
+    while not all(sequence.num_output_tokens for sequence in simulation.all):
+        simulation.step()
+    assert max(sequence.num_output_tokens for sequence in simulation.all) <= 8 * 512 // simulation.max_step_tokens + 8
+    simulation.drain()
+
+
 def test_background_work_that_has_been_here_for_long_is_not_disturbed_any_more() -> None:
     simulation = Simulation(num_pages=200, max_running=1)
     job = simulation.add(100, 400, user="batch", priority=BACKGROUND)

@@ -129,6 +129,15 @@ def test_a_step_without_answers_takes_the_whole_budget() -> None:
     assert size.prompt_tokens(StepLoad(), 4000) == BUDGET
 
 
+def test_a_step_whose_answers_nobody_watches_takes_the_budget_up_to_the_target() -> None:
+    machine, size, with_target = Machine(), StepSize(BUDGET), StepSize(BUDGET, 0.001)
+    live(machine, size, 200, random.Random(0))
+    live(machine, with_target, 200, random.Random(0))
+    assert size.prompt_tokens(answers(4), 0) < BUDGET - 4
+    assert size.prompt_tokens(answers(4), 0, is_watched=False) == BUDGET - 4
+    assert with_target.prompt_tokens(answers(4), 0, is_watched=False) == with_target.prompt_tokens(answers(4), 0)
+
+
 def test_an_impossible_target_still_leaves_prompts_a_share() -> None:
     machine, size = Machine(), StepSize(BUDGET, 0.001)
     live(machine, size, 200, random.Random(0))

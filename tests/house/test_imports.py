@@ -16,10 +16,14 @@ COMPOSITION_ROOT = {
     Path("app/cli/serve.py"): {"engine.local", "engine.model.registry"},
     Path("app/cli/model.py"): {"engine.model.registry"},
     Path("app/cli/setup_checks.py"): {"engine.model.registry"},
+    Path("app/cli/bench.py"): {"engine.bench.protocol"},
+    Path("app/cli/bench_setup.py"): {"engine.model.registry"},
+    Path("app/cli/bench_tables.py"): {"engine.bench.samples"},
 }
-"""The commands that put the server together; they alone know which engine it is."""
+"""The commands that put the server together, and those that measure it; they alone know which engine it is."""
 
 PURE = (
+    "engine/bench/samples.py",
     "engine/types.py",
     "engine/config.py",
     "engine/errors.py",
