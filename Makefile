@@ -67,7 +67,7 @@ node_modules/installed: package-lock.json | system-packages
 # Programs that tests and linters start. Installed by themselves where that is possible, named where it is not.
 system-packages:
 	@missing=""; \
-	for need in chromium:chromium shellcheck:shellcheck npm:npm git:git curl:curl c++:g++; do \
+	for need in chromium:chromium shellcheck:shellcheck npm:npm git:git curl:curl c++:g++ redis-server:redis-server; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="$$missing postgresql"; \

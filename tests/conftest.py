@@ -14,6 +14,7 @@ from tests.support.client import RunningApp, running_app
 from tests.support.clock import SteppedClock
 from tests.support.database import PostgresDatabases, SQLiteDatabases
 from tests.support.postgres import PostgresCluster
+from tests.support.redis_server import RedisServer
 
 if TYPE_CHECKING:
     from engine.model.loader import LoadedModel
@@ -39,6 +40,15 @@ def postgres_cluster() -> Iterator[PostgresCluster]:
 @pytest.fixture(scope="session")
 def postgres_databases(postgres_cluster: PostgresCluster) -> PostgresDatabases:
     return PostgresDatabases(postgres_cluster)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One Redis for the session, started when the first test asks for it. Who restarts it takes one of his own."""
+    server = RedisServer()
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")

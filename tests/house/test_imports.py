@@ -96,7 +96,7 @@ SQLALCHEMY_MODULES = (
     [
         ("kernels", ("engine", "app", "migrations")),
         ("engine", ("app", "migrations", "litestar", "sqlalchemy", "redis", "uvicorn")),
-        ("app", ("kernels", "torch", "transformers", "tokenizers", "safetensors", "gguf", "redis")),
+        ("app", ("kernels", "torch", "transformers", "tokenizers", "safetensors", "gguf")),
         ("migrations", ("engine", "kernels", "litestar")),
     ],
 )
@@ -146,7 +146,7 @@ def test_the_help_text_loads_nothing_heavy() -> None:
 
 
 def test_the_port_opens_before_torch_is_imported() -> None:
-    later = ("torch", "transformers", "numpy", "gguf", "psycopg", "rich.progress")
+    later = ("torch", "transformers", "numpy", "gguf", "psycopg", "redis", "rich.progress")
     code = f"import sys, app.cli.serve; print([m for m in {later!r} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
@@ -177,9 +177,11 @@ def test_litestar_stays_at_the_edge() -> None:
     assert wrong == []
 
 
-def test_only_kernels_import_triton_and_nothing_imports_redis_yet() -> None:
+def test_only_kernels_import_triton_and_only_the_redis_twins_redis() -> None:
     assert [str(path) for path in modules("app", "engine", "migrations") if imports_package(path, "triton")] == []
-    assert [str(path) for path in modules(*ROOMS) if imports_package(path, "redis")] == []
+    twins = [path for path in modules(*ROOMS) if imports_package(path, "redis")]
+    assert twins
+    assert [str(path) for path in twins if path.parent != Path("app/replicas") or path.stem[:6] != "redis_"] == []
 
 
 def test_a_domain_never_reads_another_domains_queries() -> None:
