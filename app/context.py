@@ -108,7 +108,7 @@ async def open_context(
         personas = PersonaService(database, idempotency, settings, prefixes, now=now)
         stack.push_async_callback(prefixes.close)
         # The last two wait for the engine, and must keep nothing else waiting.
-        chores = [accounts.purge, idempotency.purge, forgetting.reconcile, prefixes.prepare]
+        chores = [accounts.purge, idempotency.purge, personas.purge, forgetting.reconcile, prefixes.prepare]
         for work in (keep_house(chores), watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(

@@ -61,7 +61,7 @@ def set_(name: str, prompt_file: Path, params: str, data: Path | None) -> None:
 @click.argument("name")
 @data_option
 def delete(name: str, data: Path | None) -> None:
-    """Delete the persona NAME. Its conversations go on without a system prompt."""
+    """Delete the persona NAME. Conversations that began with it go on with it."""
     asyncio.run(_delete(read_settings(data=data), name))
     click.echo(f"Deleted the persona {name!r}.")
 

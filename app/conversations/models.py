@@ -52,6 +52,7 @@ class Conversation(Base):
     __table_args__ = (
         Index("ix_conversations_user_id_updated_at_id", "user_id", "updated_at", "id"),
         Index("ix_conversations_user_id_external_id", "user_id", "external_id"),
+        Index("ix_conversations_persona_version_id", "persona_version_id"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -63,8 +64,9 @@ class Conversation(Base):
     # `metadata` belongs to SQLAlchemy on a mapped class.
     extra: Mapped[dict[str, Any]] = mapped_column("metadata", JSON)
     external_id: Mapped[str | None] = mapped_column(String(255))
-    # Its name and no foreign key: a persona may be deleted, and its conversations go on without.
+    # Its name and no foreign key: a persona may be deleted, and its conversations go on with the version they began with.
     persona: Mapped[str | None] = mapped_column(String(64))
+    persona_version_id: Mapped[str | None] = mapped_column(ForeignKey("persona_versions.id"))
     leaf_id: Mapped[str | None] = mapped_column(String(36))
     last_ordinal: Mapped[int] = mapped_column(BigInteger)
     version: Mapped[int]

@@ -56,7 +56,7 @@ class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
 
 class ConversationBody(msgspec.Struct, frozen=True):
     """`leaf_id` is the newest message. `version` is also the ETag, and rises with every change of the fields. `persona` stays
-    what it was, also when there is no persona of that name any more."""
+    what it was, and says what it said then, also when it was changed or deleted."""
 
     id: str
     title: str

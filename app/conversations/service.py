@@ -34,7 +34,7 @@ from app.errors import InvalidInput, PreconditionFailed
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import ConversationId, UserId, is_id, new_id
 from app.pagination import decode_cursor, encode_cursor, invalid_cursor
-from app.personas.lookup import require_persona
+from app.personas.lookup import current_version_id
 from app.text import require_storable
 
 UpdatedListener = Callable[[ConversationBody], None]
@@ -82,8 +82,7 @@ class ConversationService:
         async with self._database.write() as session:
             if (kept := await self._idempotency.claim(session, request)) is not None:
                 return msgspec.json.decode(kept.body, type=ConversationBody), True
-            if wanted.persona is not None:
-                await require_persona(session, wanted.persona)
+            version_id = None if wanted.persona is None else await current_version_id(session, wanted.persona)
             now = self._now()
             conversation = Conversation(
                 id=new_id(),
@@ -95,6 +94,7 @@ class ConversationService:
                 extra=wanted.metadata,
                 external_id=wanted.external_id,
                 persona=wanted.persona,
+                persona_version_id=version_id,
                 leaf_id=None,
                 last_ordinal=0,
                 version=1,

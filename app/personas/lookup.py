@@ -1,6 +1,6 @@
 """The persona of a conversation, for rooms that need it inside their own unit of work. Nothing here commits.
 
-A conversation keeps the persona's name, so what is found is the persona as it is now; None where it was deleted meanwhile.
+A conversation keeps the version it began with, whatever becomes of the persona.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.errors import InvalidInput
 from app.personas import queries
-from app.personas.models import Persona
+from app.personas.models import PersonaVersion
 
 
-async def persona_of(session: AsyncSession, conversation_id: str) -> Persona | None:
+async def persona_of(session: AsyncSession, conversation_id: str) -> PersonaVersion | None:
     """What the answers of this conversation begin with."""
-    return await queries.persona_of_conversation(session, conversation_id)
+    return await queries.version_of_conversation(session, conversation_id)
 
 
-async def require_persona(session: AsyncSession, name: str) -> None:
-    """Raises InvalidInput where there is no persona of that name."""
-    if await queries.system_prompt(session, name) is None:
+async def current_version_id(session: AsyncSession, name: str) -> str:
+    """What a new conversation of this persona begins with. Raises InvalidInput where there is no persona of that name."""
+    if (version_id := await queries.current_version_id(session, name)) is None:
         raise InvalidInput(f"there is no persona {name!r}", code="unknown_persona")
+    return version_id

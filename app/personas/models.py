@@ -1,26 +1,38 @@
-"""The table of personas: named system prompts with sampling defaults."""
+"""The tables of personas: named system prompts with sampling defaults, and the versions that conversations go on with."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, String, Text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import JSON, ForeignKey, Index, String, Text
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from app.database import Base, UTCDateTime
 
 NAME_MAX_CHARS = 64
 
 
+class PersonaVersion(Base):
+    """What a persona says from one change to the next; never changed itself. `params` are those that were set."""
+
+    __tablename__ = "persona_versions"
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    name: Mapped[str] = mapped_column(String(NAME_MAX_CHARS))
+    system_prompt: Mapped[str] = mapped_column(Text)
+    params: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
 class Persona(Base):
-    """`params` are those sampling parameters that were set. Conversations keep the name and nothing else of it."""
+    """A name, and the version that new conversations begin with."""
 
     __tablename__ = "personas"
     __table_args__ = (Index("ix_personas_created_at_name", "created_at", "name"),)
 
     name: Mapped[str] = mapped_column(String(NAME_MAX_CHARS), primary_key=True)
-    system_prompt: Mapped[str] = mapped_column(Text)
-    params: Mapped[dict[str, Any]] = mapped_column(JSON)
+    version_id: Mapped[str] = mapped_column(ForeignKey("persona_versions.id"))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     updated_at: Mapped[datetime] = mapped_column(UTCDateTime)
+
+    version: Mapped[PersonaVersion] = relationship(lazy="joined", innerjoin=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, exists, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.models import Conversation
 from app.errors import NotFound
-from app.personas.models import Persona
+from app.personas.models import Persona, PersonaVersion
 
 
 async def personas_page(session: AsyncSession, *, limit: int, before: tuple[datetime, str] | None) -> Sequence[Persona]:
@@ -31,27 +31,41 @@ async def find_persona(session: AsyncSession, name: str, *, for_update: bool = F
     """The persona of that name. Raises NotFound."""
     statement = select(Persona).where(Persona.name == name)
     if for_update:
-        statement = statement.with_for_update()
+        statement = statement.with_for_update(of=Persona)
     if (persona := await session.scalar(statement)) is None:
         raise NotFound("there is no such persona")
     return persona
 
 
-async def persona_of_conversation(session: AsyncSession, conversation_id: str) -> Persona | None:
-    """The persona whose name the conversation has; None where it has none, or where that is gone."""
+async def version_of_conversation(session: AsyncSession, conversation_id: str) -> PersonaVersion | None:
+    """What the conversation began with; None where it began without a persona."""
     statement = (
-        select(Persona)
-        .join(Conversation, Conversation.persona == Persona.name)
+        select(PersonaVersion)
+        .join(Conversation, Conversation.persona_version_id == PersonaVersion.id)
         .where(Conversation.id == conversation_id)
     )
     return await session.scalar(statement)
 
 
+async def current_version_id(session: AsyncSession, name: str) -> str | None:
+    """The version that a new conversation begins with; it stays the current one until the unit of work ends."""
+    statement = select(Persona.version_id).where(Persona.name == name)
+    return await session.scalar(statement.with_for_update(read=True))
+
+
+async def delete_unused_versions(session: AsyncSession) -> None:
+    """Remove versions that are not current and that no conversation goes on with."""
+    is_current = exists().where(Persona.version_id == PersonaVersion.id)
+    is_used = exists().where(Conversation.persona_version_id == PersonaVersion.id)
+    await session.execute(delete(PersonaVersion).where(~is_current, ~is_used))
+
+
 async def system_prompt(session: AsyncSession, name: str) -> str | None:
     """What it says; None where there is no persona of that name."""
-    return await session.scalar(select(Persona.system_prompt).where(Persona.name == name))
+    statement = select(PersonaVersion.system_prompt).join(Persona, Persona.version_id == PersonaVersion.id)
+    return await session.scalar(statement.where(Persona.name == name))
 
 
 async def delete_persona(session: AsyncSession, persona: Persona) -> None:
-    """Remove it. Conversations keep its name."""
+    """Remove it. Its conversations keep the version they began with."""
     await session.execute(delete(Persona).where(Persona.name == persona.name))

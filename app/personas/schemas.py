@@ -68,8 +68,8 @@ class PersonaBody(msgspec.Struct, frozen=True):
     def of(cls, persona: Persona, prefix: PrefixBody) -> PersonaBody:
         return cls(
             name=persona.name,
-            system_prompt=persona.system_prompt,
-            params=msgspec.convert(persona.params, ResponseParams),
+            system_prompt=persona.version.system_prompt,
+            params=msgspec.convert(persona.version.params, ResponseParams),
             prefix=prefix,
             created_at=persona.created_at,
             updated_at=persona.updated_at,

@@ -12,9 +12,10 @@ from app.clock import Now
 from app.database import Database, insert_if_absent
 from app.errors import Conflict, InvalidInput, NotFound, PayloadTooLarge
 from app.idempotency import Idempotency, IdempotentRequest
+from app.identifiers import new_id
 from app.pagination import decode_cursor, encode_cursor
 from app.personas import queries
-from app.personas.models import Persona
+from app.personas.models import Persona, PersonaVersion
 from app.personas.prefixes import PersonaPrefixes
 from app.personas.schemas import PersonaBody, PersonaCreate, PersonaCursor, PersonaList, PersonaPatch, PrefixBody
 from app.realtime.protocol import ResponseParams
@@ -51,10 +52,13 @@ class PersonaService:
             if (kept := await self._idempotency.claim(session, request)) is not None:
                 return msgspec.json.decode(kept.body, type=PersonaBody), True
             now = self._now()
-            persona = Persona(name=wanted.name, system_prompt=prompt, params=params, created_at=now, updated_at=now)
-            values = {column.key: getattr(persona, column.key) for column in Persona.__mapper__.column_attrs}
+            version = PersonaVersion(id=new_id(), name=wanted.name, system_prompt=prompt, params=params)
+            session.add(version)
+            await session.flush()
+            values = {"name": wanted.name, "version_id": version.id, "created_at": now, "updated_at": now}
             if not await insert_if_absent(session, Persona, values):
                 raise Conflict(f"there is already a persona {wanted.name!r}", code="persona_exists")
+            persona = await queries.find_persona(session, wanted.name)
             body = PersonaBody.of(persona, PrefixBody(PrefixState.BUILDING))
             await self._idempotency.keep(session, request, 201, msgspec.json.encode(body))
         await self._changed(wanted.name)
@@ -86,7 +90,7 @@ class PersonaService:
         return await self._body(persona)
 
     async def update(self, name: str, patch: PersonaPatch) -> PersonaBody:
-        """Change it for the next answer of every conversation of it. Raises NotFound."""
+        """Change it for conversations that begin from now on; the others go on with what they began with. Raises NotFound."""
         require_storable(name, "the name")
         changes: dict[str, Any] = {}
         if patch.system_prompt is not UNSET:
@@ -95,9 +99,9 @@ class PersonaService:
             changes["params"] = self._params(patch.params)
         async with self._database.write() as session:
             persona = await queries.find_persona(session, name, for_update=True)
-            if any(getattr(persona, field) != value for field, value in changes.items()):
-                for field, value in changes.items():
-                    setattr(persona, field, value)
+            said = {"system_prompt": persona.version.system_prompt, "params": persona.version.params}
+            if said | changes != said:
+                persona.version = PersonaVersion(id=new_id(), name=name, **(said | changes))
                 persona.updated_at = self._now()
         await self._changed(name)
         return await self._body(persona)
@@ -111,12 +115,17 @@ class PersonaService:
             return body
 
     async def delete(self, name: str) -> None:
-        """Remove it, and what the engine has computed of it. Its conversations go on without. Raises NotFound."""
+        """Remove it, and what the engine has computed ahead of it. Its conversations go on with it. Raises NotFound."""
         require_storable(name, "the name")
         async with self._database.write() as session:
             persona = await queries.find_persona(session, name, for_update=True)
             await queries.delete_persona(session, persona)
         await self._changed(name)
+
+    async def purge(self) -> None:
+        """Remove what no conversation goes on with any more."""
+        async with self._database.write() as session:
+            await queries.delete_unused_versions(session)
 
     async def _checked(self, system_prompt: str) -> str:
         """The same prompt. Raises InvalidInput or PayloadTooLarge where no conversation could begin with it."""

@@ -1,7 +1,7 @@
 """What the engine gets to read: the persona's prompt, the path of messages as turns, and in whose name it is asked.
 
 Cancelled, interrupted and failed answers belong to it as far as they were shown: the person has read them. An answer of which
-nothing was shown is left out. The persona is the one of this moment: a change of its prompt is a change for every next answer.
+nothing was shown is left out. The persona is as it was when the conversation began.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.conversations import tree
 from app.conversations.tree import PathMessage
 from app.database import Database
 from app.personas.lookup import persona_of
-from app.personas.models import Persona
+from app.personas.models import PersonaVersion
 from app.personas.prefixes import opening
 from app.responses.token_ids import unpacked_token_ids
 from engine.types import (
@@ -38,7 +38,7 @@ class Prompt:
     persona: str | None = None
 
     @classmethod
-    def of(cls, path: Sequence[PathMessage], persona: Persona | None, model: ModelInfo | None) -> Prompt:
+    def of(cls, path: Sequence[PathMessage], persona: PersonaVersion | None, model: ModelInfo | None) -> Prompt:
         """What a path says, from the root on. Without a model no stored token ids are used."""
         turns = tuple(_turn(message, model) for message in path if message.role == Role.USER or message.content)
         if persona is None:

@@ -133,6 +133,44 @@ def test_a_database_of_the_first_version_keeps_every_row(empty_url: str) -> None
     engine.dispose()
 
 
+def test_conversations_of_a_persona_go_on_with_what_it_said_before_versions_were_kept(empty_url: str) -> None:
+    migrate.upgrade(empty_url, "0002")
+    engine = create_engine(migrate.sync_url(empty_url))
+    moment = {"moment": "2026-12-01 12:00:00.000000"}
+    said = (
+        "SELECT c.id, v.system_prompt FROM conversations c"
+        " LEFT JOIN persona_versions v ON v.id = c.persona_version_id ORDER BY c.id"
+    )
+    with engine.begin() as connection:
+        connection.execute(
+            text("INSERT INTO users (id, username, role, created_at) VALUES ('u', 'ann', 'admin', :moment)"), moment
+        )
+        connection.execute(
+            text(
+                "INSERT INTO personas VALUES ('terse', 'Be brief.', '{}', :moment, :moment), ('b', 'Be.', '{}', :moment, :moment)"
+            ),
+            moment,
+        )
+        for name, persona in (("c", "terse"), ("d", None), ("e", "deleted")):
+            connection.execute(
+                text(
+                    "INSERT INTO conversations (id, user_id, title, state, archived, tags, metadata, last_ordinal, version,"
+                    " persona, created_at, updated_at)"
+                    " VALUES (:id, 'u', '', 'bot', :no, '[]', '{}', 0, 1, :persona, :moment, :moment)"
+                ),
+                {**moment, "id": name, "persona": persona, "no": False},
+            )
+    migrate.upgrade(empty_url)
+    with engine.begin() as connection:
+        rows = connection.execute(text(said)).all()
+        assert [tuple(row) for row in rows] == [("c", "Be brief."), ("d", None), ("e", None)]
+    migrate.downgrade(empty_url, "0002")
+    with engine.begin() as connection:
+        rows = connection.execute(text("SELECT name, system_prompt FROM personas ORDER BY name")).all()
+        assert [tuple(row) for row in rows] == [("b", "Be."), ("terse", "Be brief.")]
+    engine.dispose()
+
+
 def test_upgrading_twice_changes_nothing(empty_url: str) -> None:
     migrate.upgrade(empty_url)
     migrate.upgrade(empty_url)

@@ -8,8 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from app.accounts.models import UserRole
+from app.personas.models import PersonaVersion
 from tests.app.responses.chat import Chat, said
 from tests.support.client import RunningApp, problem
 from tests.support.scripts import ENDLESS
@@ -92,6 +94,7 @@ async def test_a_message_that_contradicts_its_defaults_is_refused(house: House) 
     problem(await chat.try_to_say("hello", params={"min_tokens": 41}), 400, "invalid_input")
     assert await chat.messages() == []
     await house.change(params={"max_tokens": 5000})
+    chat = await house.chat()
     assert (await chat.say("hello", params={"min_tokens": 2000}))["response"]["params"]["max_tokens"] == 5000
 
 
@@ -101,7 +104,8 @@ async def test_a_persona_that_does_not_exist_begins_no_conversation(house: House
     assert (await house.ann.get("/api/v1/conversations")).json()["items"] == []
 
 
-async def test_a_changed_prompt_is_that_of_every_next_answer_and_of_none_that_runs(house: House) -> None:
+async def test_conversations_go_on_with_the_version_they_began_with(house: House) -> None:
+    """ggml-org/llama.cpp#9811, ikawrakow/ik_llama.cpp#199: changing the shared prompt halted or changed every chat."""
     chat = await house.chat()
     chat.engine.queue_script(ENDLESS)
     running = await chat.say("hello")
@@ -111,36 +115,50 @@ async def test_a_changed_prompt_is_that_of_every_next_answer_and_of_none_that_ru
     assert (await chat.response(running["response"]["id"]))["status"] == "in_progress"
     await chat.cancel(running["response"]["id"])
     await chat.turn("and?")
-    assert [said(request.turns)[0] for request in chat.engine.requests] == [
-        ("system", "Be brief."),
-        ("system", "Be long."),
-    ]
+    await (await house.chat()).turn("hello")
+    prompts = [said(request.turns)[0][1] for request in chat.engine.requests]
+    assert prompts == ["Be brief.", "Be brief.", "Be long."]
 
 
-async def test_without_its_persona_a_conversation_goes_on_with_its_own_words_alone(house: House) -> None:
+async def test_a_version_goes_with_its_last_conversation(house: House) -> None:
+    async def versions() -> set[str]:
+        async with house.running.context.database.read() as session:
+            return set((await session.scalars(select(PersonaVersion.system_prompt))).all())
+
+    chat = await house.chat()
+    await house.change(system_prompt="Be long.")
+    await house.change(system_prompt="Be kind.")
+    await house.running.context.personas.purge()
+    assert await versions() == {"Be brief.", "Be kind."}
+    assert (await house.ann.delete(f"/api/v1/conversations/{chat.id}")).status_code == 204
+    await house.running.context.personas.purge()
+    assert await versions() == {"Be kind."}
+
+
+async def test_a_conversation_goes_on_as_it_was_when_its_persona_is_deleted(house: House) -> None:
     chat = await house.chat()
     await chat.turn("hello")
     await house.delete()
     assert (await chat.turn("and?"))["status"] == "completed"
     request = chat.engine.requests[-1]
-    assert request.persona is None
-    assert [role for role, _ in said(request.turns)] == ["user", "assistant", "user"]
+    assert said(request.turns)[0] == ("system", "Be brief.")
+    assert [role for role, _ in said(request.turns)] == ["system", "user", "assistant", "user"]
     assert (await chat.http.get(f"/api/v1/conversations/{chat.id}")).json()["persona"] == "terse"
     problem(await chat.post("conversations", {"persona": "terse"}), 400, "unknown_persona")
 
 
-async def test_one_that_is_made_again_is_the_persona_of_its_old_conversations(house: House) -> None:
+async def test_one_that_is_made_again_has_nothing_to_do_with_old_conversations(house: House) -> None:
     chat = await house.chat()
     await house.delete()
     again = {"name": "terse", "system_prompt": "Be kind."}
     assert (await house.admin.post(PATH, json=again)).status_code == 201
     await chat.turn("hello")
-    assert said(chat.engine.requests[-1].turns)[0] == ("system", "Be kind.")
+    assert said(chat.engine.requests[-1].turns)[0] == ("system", "Be brief.")
 
 
 async def test_the_prompt_counts_when_a_conversation_is_too_long(house: House) -> None:
-    chat = await house.chat()
     await house.change(system_prompt="word " * 1500)
+    chat = await house.chat()
     body = problem(await chat.try_to_say("word " * 1500), 400, "context_length_exceeded")
     assert body["prompt_tokens"] > 3000
 

@@ -34,7 +34,7 @@ addEventListener("securitypolicyviolation", (event) => console.error("CSP", even
 """
 NETWORK_ERRORS = ("Failed to load resource", "Failed to fetch", "WebSocket connection to", "net::ERR")
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=30_000)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -114,14 +114,19 @@ async def one_round(
 
 
 async def comes_back(chat: ChatPage) -> None:
-    """Wait for the chat. A page whose very first script was cut off says what to do: nothing of ours runs there yet."""
-    answer = expect(chat.answers)
-    try:
-        await answer.to_have_count(1, timeout=15_000)
-    except AssertionError:
-        await expect(chat.page.get_by_text("If nothing else appears here, reload the page")).to_be_visible(timeout=1)
+    """Wait for the chat. Where the page itself or its very first script was cut off, nothing of ours runs yet: then the browser,
+    or the page, tells the person to reload."""
+    cut_off = chat.page.get_by_role("button", name="Reload", exact=True).or_(
+        chat.page.get_by_text("If nothing else appears here, reload the page")
+    )
+    await expect(chat.answers.first.or_(cut_off)).to_be_visible(timeout=40_000)
+    if await cut_off.is_visible():
+        # The second line is also there for a moment in a page that is still loading.
+        with suppress(AssertionError):
+            await expect(chat.answers).to_have_count(1, timeout=15_000)
+            return
         await chat.page.reload()
-        await answer.to_have_count(1, timeout=40_000)
+    await expect(chat.answers).to_have_count(1, timeout=40_000)
 
 
 async def words_shown(chat: ChatPage) -> str:
