@@ -134,7 +134,7 @@ def test_a_database_of_the_first_version_keeps_every_row(empty_url: str) -> None
 
 
 def test_conversations_of_a_persona_go_on_with_what_it_said_before_versions_were_kept(empty_url: str) -> None:
-    migrate.upgrade(empty_url, "0002")
+    migrate.upgrade(empty_url, "0003")
     engine = create_engine(migrate.sync_url(empty_url))
     moment = {"moment": "2026-12-01 12:00:00.000000"}
     said = (
@@ -164,7 +164,7 @@ def test_conversations_of_a_persona_go_on_with_what_it_said_before_versions_were
     with engine.begin() as connection:
         rows = connection.execute(text(said)).all()
         assert [tuple(row) for row in rows] == [("c", "Be brief."), ("d", None), ("e", None)]
-    migrate.downgrade(empty_url, "0002")
+    migrate.downgrade(empty_url, "0003")
     with engine.begin() as connection:
         rows = connection.execute(text("SELECT name, system_prompt FROM personas ORDER BY name")).all()
         assert [tuple(row) for row in rows] == [("b", "Be."), ("terse", "Be brief.")]
