@@ -15,11 +15,12 @@ from litestar.di import Provide
 from litestar.params import HeaderParameter
 
 from app import web
+from app.accounts import key_routes as keys
 from app.accounts import routes as accounts
 from app.accounts.authentication import AuthenticationMiddleware
 from app.accounts.identity import Identity
 from app.accounts.passwords import Passwords
-from app.audit import routes as audit
+from app.admin import routes as admin
 from app.clock import Monotonic, Now, utc_now
 from app.context import AppContext, open_context
 from app.conversations import routes as conversations
@@ -71,7 +72,8 @@ def create_app(
         dependencies={"caller": Provide(_caller, sync_to_thread=False), "idempotent": Provide(_idempotent)},
         route_handlers=[
             accounts.router(),
-            audit.router(),
+            admin.router(),
+            keys.router(),
             conversations.router(),
             personas.router(),
             responses.router(),

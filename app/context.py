@@ -12,10 +12,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from app import migrate
+from app.accounts.administration import Administration
 from app.accounts.authentication import Authenticator
+from app.accounts.keys import KeyService
 from app.accounts.origins import Origins
 from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
+from app.accounts.sign_ins import SignInService
 from app.accounts.throttle import LoginThrottle
 from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
@@ -54,6 +57,9 @@ class AppContext:
     idempotency: Idempotency
     audit: AuditLog
     accounts: AccountService
+    administration: Administration
+    keys: KeyService
+    sign_ins: SignInService
     authenticator: Authenticator
     conversations: ConversationService
     forgetting: Forgetting
@@ -108,7 +114,14 @@ async def open_context(
         personas = PersonaService(database, idempotency, settings, prefixes, now=now)
         stack.push_async_callback(prefixes.close)
         # The last two wait for the engine, and must keep nothing else waiting.
-        chores = [accounts.purge, idempotency.purge, personas.purge, forgetting.reconcile, prefixes.prepare]
+        chores = [
+            accounts.purge,
+            accounts.keep_last_uses,
+            idempotency.purge,
+            personas.purge,
+            forgetting.reconcile,
+            prefixes.prepare,
+        ]
         for work in (keep_house(chores), watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
@@ -122,6 +135,9 @@ async def open_context(
             idempotency=idempotency,
             audit=audit,
             accounts=accounts,
+            administration=Administration(database, accounts, passwords, audit, now=now),
+            keys=KeyService(database, accounts.revocations, accounts.last_uses, audit, now=now),
+            sign_ins=SignInService(database, accounts.revocations, accounts.last_uses, now=now),
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
             forgetting=forgetting,

@@ -9,7 +9,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import QueryParameter
 
 from app.accounts.identity import Identity
-from app.accounts.models import UserRole
+from app.accounts.rights import Right
 from app.errors import Forbidden, InvalidInput
 
 AnyConnection = ASGIConnection[Any, Any, Any, Any]
@@ -32,17 +32,17 @@ def known_parameters_only(connection: AnyConnection, handler: BaseRouteHandler) 
 def admins_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """Raises Forbidden for everybody else, whatever it is that they ask for."""
     caller: Identity | None = connection.user
-    if caller is None or caller.role is not UserRole.ADMIN:
+    if caller is None or not caller.may(Right.ADMINISTER):
         raise Forbidden("only administrators may do this")
 
 
 def no_idempotency_key(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """For routes whose answer is a secret: it is shown once and not stored, so it cannot be given again.
+    """For routes that take or answer a secret: not even a plain hash of it is stored, so it cannot be answered again.
 
     Raises InvalidInput.
     """
     if "idempotency-key" in connection.headers:
         raise InvalidInput(
-            "this resource answers with a secret that is not kept, so it takes no Idempotency-Key",
+            "this resource is about a secret that is not kept, so it takes no Idempotency-Key",
             code="idempotency_not_supported",
         )

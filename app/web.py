@@ -86,7 +86,8 @@ def router(folder: Path = WEB_FOLDER) -> Router:
     ) -> Response[bytes] | Redirect:
         path = request.scope["path"]
         if path == "/" and (ticket := request.query_params.get("ticket")) and request.method == HttpMethod.GET:
-            return await _sign_in(ticket, accounts, settings)
+            label = request.headers.get("user-agent", "")
+            return await _sign_in(ticket, label, accounts, settings)
         file = files.get(START_PAGE if path == "/" else path)
         if file is None:
             raise NotFound("this installation came without its pages")
@@ -95,11 +96,11 @@ def router(folder: Path = WEB_FOLDER) -> Router:
     return Router("/", route_handlers=[web_file], include_in_schema=False)
 
 
-async def _sign_in(ticket: str, accounts: AccountService, settings: Settings) -> Redirect:
+async def _sign_in(ticket: str, label: str, accounts: AccountService, settings: Settings) -> Redirect:
     """Take the ticket and lead to the page without it, so that it stays in no history. HEAD, which previews send, takes none."""
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
     try:
-        sign_in = await accounts.redeem_sign_in_ticket(ticket)
+        sign_in = await accounts.redeem_sign_in_ticket(ticket, label)
     except Unauthenticated:
         return Redirect(LINK_FAILED, status_code=303, headers=headers)
     return Redirect("/", status_code=303, headers=headers, cookies=[session_cookie(sign_in, settings)])

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from app.accounts.models import UserRole
+from app.accounts.rights import RIGHTS, Right
 from app.identifiers import UserId
 
 
@@ -34,6 +35,10 @@ class Identity:
     expires_at: datetime | None
     source: CredentialSource
     key_id: str | None = None
+
+    def may(self, right: Right) -> bool:
+        """Whether the caller's role has this right."""
+        return right in RIGHTS[self.role]
 
     def seconds_left(self, now: datetime) -> float | None:
         """Until the sign-in ends by itself; None: it does not."""

@@ -10,6 +10,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.database import Base, UTCDateTime
 
+LABEL_MAX_CHARS = 200
+USERNAME_MAX_CHARS = 64
+
 
 class UserRole(StrEnum):
     """What an account may do."""
@@ -20,12 +23,13 @@ class UserRole(StrEnum):
 
 
 class CredentialKind(StrEnum):
-    """`SESSION` is a sign-in (cookie or bearer), `SIGN_IN` the printed link, `SOCKET` a ticket for a socket.
+    """`SESSION` is a sign-in (cookie or bearer), `API_KEY` a program's, `SIGN_IN` a printed link, `SOCKET` a socket's ticket.
 
     The last two work once.
     """
 
     SESSION = "session"
+    API_KEY = "api_key"
     SIGN_IN = "sign_in"
     SOCKET = "socket"
 
@@ -34,9 +38,10 @@ class User(Base):
     """One account. Without a password hash it can only be entered by a sign-in link."""
 
     __tablename__ = "users"
+    __table_args__ = (Index("ix_users_created_at_id", "created_at", "id"),)
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    username: Mapped[str] = mapped_column(String(64), unique=True)
+    username: Mapped[str] = mapped_column(String(USERNAME_MAX_CHARS), unique=True)
     role: Mapped[str] = mapped_column(String(16))
     password_hash: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
@@ -47,6 +52,7 @@ class Credential(Base):
     """A token somebody holds; only its SHA-256 is here. `used_at` is set when a single-use token is taken.
 
     `issuer_id` is the sign-in that asked for a socket's ticket: the ticket, and the socket it opens, live no longer than that.
+    `label` is what its owner knows it by: the name of an API key, the browser of a sign-in. `last_used_at` may be an hour late.
     """
 
     __tablename__ = "credentials"
@@ -60,8 +66,10 @@ class Credential(Base):
     issuer_id: Mapped[str | None] = mapped_column(ForeignKey("credentials.id", ondelete="CASCADE"), index=True)
     kind: Mapped[str] = mapped_column(String(16))
     secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    label: Mapped[str | None] = mapped_column(String(LABEL_MAX_CHARS))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
-    expires_at: Mapped[datetime] = mapped_column(UTCDateTime)
+    expires_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    last_used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     used_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
 

@@ -12,8 +12,25 @@ from concurrent.futures import ThreadPoolExecutor
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from app.errors import InvalidInput
+
 THREADS = 2
 """Verifications at the same time. Each takes 64 MiB, and more threads than cores only make all of them slower."""
+
+
+PASSWORD_MIN_CHARS = 8
+"""Of passwords that people choose over the network."""
+
+PASSWORD_MAX_BYTES = 1024
+
+
+def require_password(password: str) -> str:
+    """The same password. Raises InvalidInput where it is too short to be one, or too long."""
+    if len(password) < PASSWORD_MIN_CHARS or len(password.encode()) > PASSWORD_MAX_BYTES:
+        raise InvalidInput(
+            f"a password has at least {PASSWORD_MIN_CHARS} characters and at most {PASSWORD_MAX_BYTES} bytes"
+        )
+    return password
 
 
 class Passwords:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import ColumnElement, delete, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from app.accounts.models import Credential, CredentialKind, User
+from app.accounts.models import Credential, CredentialKind, User, UserRole
 from app.database import chunks
 
 
@@ -18,8 +18,28 @@ async def user_by_name(session: AsyncSession, username: str) -> User | None:
     return await session.scalar(select(User).where(User.username == username))
 
 
-async def user_by_id(session: AsyncSession, user_id: str) -> User | None:
-    return await session.get(User, user_id)
+async def user_by_id(session: AsyncSession, user_id: str, *, for_update: bool = False) -> User | None:
+    """The account, disabled or not. `for_update` keeps what is decided about it in one order."""
+    return await session.get(User, user_id, with_for_update=for_update or None)
+
+
+async def users_page(
+    session: AsyncSession, *, limit: int, before: tuple[datetime, str] | None, role: UserRole | None
+) -> Sequence[User]:
+    """At most `limit` accounts, the newest first, from behind `before` on."""
+    statement = select(User)
+    if before is not None:
+        statement = statement.where(tuple_(User.created_at, User.id) < before)
+    if role is not None:
+        statement = statement.where(User.role == role)
+    statement = statement.order_by(User.created_at.desc(), User.id.desc()).limit(limit)
+    return (await session.scalars(statement)).all()
+
+
+async def hold_administrators(session: AsyncSession) -> set[str]:
+    """The ids of the administrators who can act. Their rows are held, so that two cannot take each other's role at once."""
+    statement = select(User.id).where(User.role == UserRole.ADMIN, User.disabled_at.is_(None)).order_by(User.id)
+    return set((await session.scalars(statement.with_for_update())).all())
 
 
 async def existing_users(session: AsyncSession, user_ids: Collection[str]) -> set[str]:
@@ -30,21 +50,29 @@ async def existing_users(session: AsyncSession, user_ids: Collection[str]) -> se
     return found
 
 
-async def valid_session(session: AsyncSession, secret_hash: str, now: datetime) -> tuple[Credential, User] | None:
-    """The sign-in with this token and whose it is, if it holds now."""
+async def valid_credential(
+    session: AsyncSession, secret_hash: str, kinds: Collection[CredentialKind], now: datetime
+) -> tuple[Credential, User] | None:
+    """The credential with this token and whose it is, if it is of one of these kinds and holds now."""
     statement = (
         select(Credential, User)
         .join(User, User.id == Credential.user_id)
         .where(
-            Credential.secret_hash == secret_hash,
-            Credential.kind == CredentialKind.SESSION,
-            Credential.revoked_at.is_(None),
-            Credential.expires_at > now,
-            User.disabled_at.is_(None),
+            Credential.secret_hash == secret_hash, Credential.kind.in_(kinds), *_holds(now), User.disabled_at.is_(None)
         )
     )
     row = (await session.execute(statement)).one_or_none()
     return None if row is None else (row[0], row[1])
+
+
+async def role_while_held(session: AsyncSession, credential_id: str, now: datetime) -> str | None:
+    """The role of whoever holds this credential; None when it does not hold any more."""
+    statement = (
+        select(User.role)
+        .join(Credential, Credential.user_id == User.id)
+        .where(Credential.id == credential_id, *_holds(now), User.disabled_at.is_(None))
+    )
+    return await session.scalar(statement)
 
 
 async def take_ticket(
@@ -73,7 +101,11 @@ async def issuer_of(session: AsyncSession, ticket: Credential, now: datetime) ->
     statement = (
         select(issuer, User)
         .join(User, User.id == issuer.user_id)
-        .where(issuer.id == ticket.issuer_id, issuer.revoked_at.is_(None), issuer.expires_at > now)
+        .where(
+            issuer.id == ticket.issuer_id,
+            issuer.revoked_at.is_(None),
+            or_(issuer.expires_at.is_(None), issuer.expires_at > now),
+        )
     )
     row = (await session.execute(statement)).one_or_none()
     return None if row is None else (row[0], row[1])
@@ -90,7 +122,99 @@ async def revoke(session: AsyncSession, credential_id: str, now: datetime) -> bo
     return await session.scalar(statement) is not None
 
 
+async def revoke_owned(
+    session: AsyncSession, user_id: str, credential_id: str, kind: CredentialKind, now: datetime
+) -> bool:
+    """End a credential of this user and this kind; False when there is none that holds."""
+    statement = (
+        update(Credential)
+        .where(Credential.id == credential_id, Credential.user_id == user_id, Credential.kind == kind, *_holds(now))
+        .values(revoked_at=now)
+        .returning(Credential.id)
+    )
+    return await session.scalar(statement, execution_options={"synchronize_session": False}) is not None
+
+
+async def revoke_sign_ins(session: AsyncSession, user_id: str, now: datetime, *, but: str | None = None) -> list[str]:
+    """End every sign-in of this user, and every link that could make one, except one sign-in; the ids of what has ended."""
+    statement = (
+        update(Credential)
+        .where(
+            Credential.user_id == user_id,
+            Credential.kind.in_((CredentialKind.SESSION, CredentialKind.SIGN_IN)),
+            Credential.id != (but or ""),
+            *_holds(now),
+        )
+        .values(revoked_at=now)
+        .returning(Credential.id)
+    )
+    return list((await session.scalars(statement, execution_options={"synchronize_session": False})).all())
+
+
+async def key_ids(session: AsyncSession, user_id: str, now: datetime) -> list[str]:
+    """The API keys of this user that hold now."""
+    statement = select(Credential.id).where(
+        Credential.user_id == user_id, Credential.kind == CredentialKind.API_KEY, *_holds(now)
+    )
+    return list((await session.scalars(statement)).all())
+
+
+async def credentials_page(
+    session: AsyncSession,
+    user_id: str,
+    kind: CredentialKind,
+    now: datetime,
+    *,
+    limit: int,
+    before: tuple[datetime, str] | None,
+) -> Sequence[Credential]:
+    """At most `limit` credentials of this user that hold now, the newest first, from behind `before` on."""
+    statement = select(Credential).where(Credential.user_id == user_id, Credential.kind == kind, *_holds(now))
+    if before is not None:
+        statement = statement.where(tuple_(Credential.created_at, Credential.id) < before)
+    statement = statement.order_by(Credential.created_at.desc(), Credential.id.desc()).limit(limit)
+    return (await session.scalars(statement)).all()
+
+
+async def keys_page(
+    session: AsyncSession, *, limit: int, before: tuple[datetime, str] | None, user_id: str | None
+) -> list[tuple[Credential, str]]:
+    """At most `limit` API keys of everybody or of one, ended ones too, each with its owner's name; the newest first."""
+    statement = (
+        select(Credential, User.username)
+        .join(User, User.id == Credential.user_id)
+        .where(Credential.kind == CredentialKind.API_KEY)
+    )
+    if user_id is not None:
+        statement = statement.where(Credential.user_id == user_id)
+    if before is not None:
+        statement = statement.where(tuple_(Credential.created_at, Credential.id) < before)
+    statement = statement.order_by(Credential.created_at.desc(), Credential.id.desc()).limit(limit)
+    return [(row[0], row[1]) for row in await session.execute(statement)]
+
+
+async def key_by_id(session: AsyncSession, key_id: str) -> Credential | None:
+    """Any API key, ended or not."""
+    statement = select(Credential).where(Credential.id == key_id, Credential.kind == CredentialKind.API_KEY)
+    return await session.scalar(statement)
+
+
+async def keep_last_uses(session: AsyncSession, used: Mapping[str, datetime]) -> None:
+    """Write down when credentials were used; a later moment that is there already stays."""
+    for credential_id, moment in used.items():
+        earlier = or_(Credential.last_used_at.is_(None), Credential.last_used_at < moment)
+        await session.execute(
+            update(Credential).where(Credential.id == credential_id, earlier).values(last_used_at=moment),
+            execution_options={"synchronize_session": False},
+        )
+
+
 async def purge_credentials(session: AsyncSession, now: datetime) -> None:
-    """Remove credentials that can never hold again."""
+    """Remove credentials that can never hold again. API keys stay, because what was used is counted by key."""
     over = or_(Credential.expires_at <= now, Credential.revoked_at.is_not(None))
-    await session.execute(delete(Credential).where(over), execution_options={"synchronize_session": False})
+    statement = delete(Credential).where(Credential.kind != CredentialKind.API_KEY, over)
+    await session.execute(statement, execution_options={"synchronize_session": False})
+
+
+def _holds(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return Credential.revoked_at.is_(None), or_(Credential.expires_at.is_(None), Credential.expires_at > now)

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.accounts import queries
+from app.accounts.credentials import KINDS_BY_SOURCE, add_credential, identity_of
 from app.accounts.identity import CredentialSource, Identity
-from app.accounts.models import Credential, CredentialKind, User, UserRole
-from app.accounts.passwords import Passwords
+from app.accounts.last_uses import LastUses
+from app.accounts.models import USERNAME_MAX_CHARS, CredentialKind, User, UserRole
+from app.accounts.passwords import PASSWORD_MAX_BYTES, Passwords, require_password
+from app.accounts.revocations import Revocations, RevokedListener
 from app.accounts.throttle import LoginThrottle
 from app.clock import Now
 from app.database import Database, insert_if_absent
-from app.errors import Conflict, InvalidInput, Unauthenticated
+from app.errors import Conflict, Forbidden, InvalidInput, Unauthenticated
 from app.identifiers import UserId, hash_secret, new_id, new_secret
 from app.settings import Settings
 from app.text import require_storable
 
 ADMIN = "admin"
-USERNAME_MAX_CHARS = 64
-PASSWORD_MAX_BYTES = 1024
 USERNAME = re.compile(r"[\w.@+-]{1,64}")
-
-RevokedListener = Callable[[str], None]
-"""Called on the loop with the id of a credential right after it was revoked. It must not block and must not raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,37 +52,72 @@ class AccountService:
     def __init__(
         self, database: Database, passwords: Passwords, settings: Settings, *, now: Now, throttle: LoginThrottle
     ) -> None:
+        self.revocations = Revocations()
+        self.last_uses = LastUses()
         self._database = database
         self._passwords = passwords
         self._settings = settings
         self._now = now
         self._throttle = throttle
-        self._revoked_listeners: list[RevokedListener] = []
 
     def on_revoked(self, listener: RevokedListener) -> None:
-        """Tell `listener` of every credential that is revoked, so that what was opened with it can be closed."""
-        self._revoked_listeners.append(listener)
+        """Tell `listener` of every credential that ends, so that what was opened with it can be closed."""
+        self.revocations.listen(listener)
 
-    async def log_in(self, username: str, password: str, address: str) -> SignIn:
-        """Sign in by password. Raises Unauthenticated, the same for an unknown name, or TooManyRequests."""
+    async def log_in(self, username: str, password: str, address: str, label: str = "") -> SignIn:
+        """Sign in by password. `label` is what its owner will know this sign-in by. Raises Unauthenticated, the same for an
+        unknown name, or TooManyRequests."""
         name = canonical_username(username)
         self._throttle.begin(name, address)
         async with self._database.read() as session:
             user = await queries.user_by_name(session, name)
         known_hash = None if user is None or user.disabled_at is not None else user.password_hash
         if not await self._passwords.verify(known_hash, password) or user is None:
-            raise Unauthenticated("the username or the password is wrong", code="wrong_credentials")
+            raise _wrong_credentials()
         self._throttle.succeeded(name, address)
         async with self._database.write() as session:
-            return self._new_sign_in(session, user)
+            current = await queries.user_by_id(session, user.id, for_update=True)
+            if current is None or current.disabled_at is not None or current.password_hash != known_hash:
+                # It was changed while this one was being verified.
+                raise _wrong_credentials()
+            return self.new_sign_in(session, current, label)
+
+    async def sign_up(self, username: str, password: str, address: str, label: str = "") -> SignIn:
+        """Make an account for whoever asks, where the settings let people do that, and sign in. Raises Forbidden where they do
+        not, TooManyRequests, InvalidInput or Conflict."""
+        if self._settings.signup != "open":
+            raise Forbidden("people cannot make accounts here; ask an administrator for one", code="signup_closed")
+        self._throttle.sign_up(address)
+        user = await self.create_user(username, require_password(password), UserRole.USER)
+        async with self._database.write() as session:
+            return self.new_sign_in(session, user, label)
 
     async def log_out(self, identity: Identity) -> None:
-        """End the sign-in that was used for this call, and everything opened with it."""
+        """End the sign-in that was used for this call, and everything opened with it. Raises Forbidden for an API key."""
+        _require_sign_in(identity)
         async with self._database.write() as session:
             revoked = await queries.revoke(session, identity.credential_id, self._now())
         if revoked:
-            for listener in self._revoked_listeners:
-                listener(identity.credential_id)
+            self.revocations.announce([identity.credential_id])
+
+    async def change_password(self, identity: Identity, current: str | None, new: str, address: str) -> None:
+        """Replace one's own password and end one's other sign-ins. `current` may be left out where there is none yet. Raises
+        Forbidden for an API key or where `current` is wrong, TooManyRequests, or InvalidInput."""
+        _require_sign_in(identity)
+        require_password(new)
+        self._throttle.begin(identity.username, address)
+        known_hash = (await self.user(identity.user_id)).password_hash
+        if known_hash is not None and not await self._passwords.verify(known_hash, current or ""):
+            raise Forbidden("the current password is wrong", code="wrong_password")
+        new_hash = await self._passwords.hash(new)
+        async with self._database.write() as session:
+            user = await queries.user_by_id(session, identity.user_id, for_update=True)
+            if user is None or user.password_hash != known_hash:
+                raise Forbidden("the password was changed meanwhile", code="wrong_password")
+            user.password_hash = new_hash
+            ended = await queries.revoke_sign_ins(session, user.id, self._now(), but=identity.credential_id)
+        self._throttle.succeeded(identity.username, address)
+        self.revocations.announce(ended)
 
     async def user(self, user_id: UserId) -> User:
         """The account. Raises Unauthenticated when it is gone."""
@@ -105,19 +138,34 @@ class AccountService:
             return await queries.existing_users(session, user_ids)
 
     async def identify(self, token: str, source: CredentialSource) -> Identity:
-        """Who holds this session token. Raises Unauthenticated."""
+        """Who holds this token or API key. Raises Unauthenticated."""
+        now = self._now()
         async with self._database.read() as session:
-            found = await queries.valid_session(session, hash_secret(token), self._now())
+            found = await queries.valid_credential(session, hash_secret(token), KINDS_BY_SOURCE[source], now)
         if found is None:
             raise Unauthenticated("this sign-in is unknown, has expired or was ended")
-        return _identity(*found, source)
+        self.last_uses.note(found[0].id, now)
+        return identity_of(*found, source)
+
+    async def still_holds(self, identity: Identity) -> bool:
+        """Whether what the caller was known by is as it was. Asked once a socket or a stream can be closed from outside: what
+        ended before that was told to nobody (open-webui/open-webui#25764)."""
+        async with self._database.read() as session:
+            return await queries.role_while_held(session, identity.credential_id, self._now()) == identity.role
 
     async def make_socket_ticket(self, identity: Identity) -> str:
         """A token that opens one socket, soon."""
         ticket = new_secret()
         async with self._database.write() as session:
-            lifetime = timedelta(seconds=self._settings.socket_ticket_s)
-            self._add(session, identity.user_id, CredentialKind.SOCKET, ticket, lifetime, identity.credential_id)
+            add_credential(
+                session,
+                identity.user_id,
+                CredentialKind.SOCKET,
+                ticket,
+                now=self._now(),
+                lifetime=timedelta(seconds=self._settings.socket_ticket_s),
+                issuer_id=identity.credential_id,
+            )
         return ticket
 
     async def redeem_socket_ticket(self, ticket: str) -> Identity:
@@ -128,27 +176,35 @@ class AccountService:
             issuer = None if taken is None else await queries.issuer_of(session, taken, now)
         if issuer is None:
             raise Unauthenticated("this ticket is unknown, was used before or has expired")
-        return _identity(*issuer, CredentialSource.TICKET)
+        self.last_uses.note(issuer[0].id, now)
+        return identity_of(*issuer, CredentialSource.TICKET)
 
     async def make_sign_in_ticket(self, user_id: UserId) -> str:
         """A token for a link that signs its reader in, once."""
         ticket = new_secret()
         async with self._database.write() as session:
             lifetime = timedelta(seconds=self._settings.sign_in_ticket_s)
-            self._add(session, user_id, CredentialKind.SIGN_IN, ticket, lifetime)
+            add_credential(session, user_id, CredentialKind.SIGN_IN, ticket, now=self._now(), lifetime=lifetime)
         return ticket
 
-    async def redeem_sign_in_ticket(self, ticket: str) -> SignIn:
+    async def redeem_sign_in_ticket(self, ticket: str, label: str = "") -> SignIn:
         """Use up a link's ticket and sign its reader in. Raises Unauthenticated."""
         async with self._database.write() as session:
             taken = await queries.take_ticket(session, hash_secret(ticket), CredentialKind.SIGN_IN, self._now())
             user = None if taken is None else await queries.user_by_id(session, taken.user_id)
             if user is None:
                 raise Unauthenticated("this link is unknown, was used before or has expired")
-            return self._new_sign_in(session, user)
+            return self.new_sign_in(session, user, label)
 
     async def create_user(self, username: str, password: str | None, role: UserRole) -> User:
         """Make an account; without a password it is entered by link only. Raises InvalidInput or Conflict."""
+        user = await self.new_user(username, password, role)
+        async with self._database.write() as session:
+            await self.add_user(session, user)
+        return user
+
+    async def new_user(self, username: str, password: str | None, role: UserRole) -> User:
+        """An account that is not stored yet. Raises InvalidInput."""
         name = canonical_username(username)
         if not USERNAME.fullmatch(name):
             raise InvalidInput(
@@ -162,7 +218,7 @@ class AccountService:
             and not 0 < len(require_storable(password, "the password").encode()) <= PASSWORD_MAX_BYTES
         ):
             raise InvalidInput(f"a password has 1 to {PASSWORD_MAX_BYTES} bytes")
-        user = User(
+        return User(
             id=new_id(),
             username=name,
             role=role,
@@ -170,11 +226,12 @@ class AccountService:
             created_at=self._now(),
             disabled_at=None,
         )
+
+    async def add_user(self, session: AsyncSession, user: User) -> None:
+        """Store a new account in the caller's unit of work. Raises Conflict where the name is taken."""
         values = {column.key: getattr(user, column.key) for column in User.__mapper__.column_attrs}
-        async with self._database.write() as session:
-            if not await insert_if_absent(session, User, values):
-                raise Conflict(f"there is already an account {name!r}", code="username_taken")
-        return user
+        if not await insert_if_absent(session, User, values):
+            raise Conflict(f"there is already an account {user.username!r}", code="username_taken")
 
     async def ensure_admin(self) -> User:
         """The account `admin`; made, with the password of the settings, where it does not exist."""
@@ -193,36 +250,24 @@ class AccountService:
         async with self._database.write() as session:
             await queries.purge_credentials(session, self._now())
 
-    def _new_sign_in(self, session: AsyncSession, user: User) -> SignIn:
-        token = new_secret()
+    async def keep_last_uses(self) -> None:
+        """Write down when credentials were used."""
+        used = self.last_uses.take()
+        async with self._database.write() as session:
+            await queries.keep_last_uses(session, used)
+
+    def new_sign_in(self, session: AsyncSession, user: User, label: str) -> SignIn:
+        """A sign-in of this account, in the caller's unit of work, which has found out that it may be one."""
+        token, now = new_secret(), self._now()
         lifetime = timedelta(days=self._settings.session_days)
-        credential = self._add(session, user.id, CredentialKind.SESSION, token, lifetime)
-        return SignIn(token, credential.expires_at, user)
-
-    def _add(
-        self,
-        session: AsyncSession,
-        user_id: str,
-        kind: CredentialKind,
-        secret: str,
-        lifetime: timedelta,
-        issuer_id: str | None = None,
-    ) -> Credential:
-        now = self._now()
-        credential = Credential(
-            id=new_id(),
-            user_id=user_id,
-            issuer_id=issuer_id,
-            kind=kind,
-            secret_hash=hash_secret(secret),
-            created_at=now,
-            expires_at=now + lifetime,
-            used_at=None,
-            revoked_at=None,
-        )
-        session.add(credential)
-        return credential
+        add_credential(session, user.id, CredentialKind.SESSION, token, now=now, lifetime=lifetime, label=label)
+        return SignIn(token, now + lifetime, user)
 
 
-def _identity(credential: Credential, user: User, source: CredentialSource) -> Identity:
-    return Identity(UserId(user.id), user.username, UserRole(user.role), credential.id, credential.expires_at, source)
+def _wrong_credentials() -> Unauthenticated:
+    return Unauthenticated("the username or the password is wrong", code="wrong_credentials")
+
+
+def _require_sign_in(identity: Identity) -> None:
+    if identity.key_id is not None:
+        raise Forbidden("this is about a sign-in, and an API key is none", code="sign_in_required")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from app.clock import Monotonic
 from app.errors import TooManyRequests
@@ -18,12 +19,15 @@ somebody else out by the way."""
 WINDOW_S = 300.0
 """Failures are forgotten together, this long after the first."""
 
+MAX_SIGN_UPS = 20
+"""From one address in such a window: a class of pupils gets through, a machine that fills the database does not."""
+
 MAX_KEYS = 10_000
 """The oldest go first beyond that, so that invented names cannot fill the memory."""
 
 
-Key = tuple[str, str | None]
-"""A name and an address; None stands for all addresses."""
+Key = tuple[str | None, str | None]
+"""A name and an address. None instead of an address stands for all of them; None instead of a name, for names yet to be made."""
 
 
 class LoginThrottle:
@@ -35,21 +39,29 @@ class LoginThrottle:
 
     def begin(self, username: str, address: str) -> None:
         """Count one attempt. Raises TooManyRequests when there were too many."""
+        limits: dict[Key, int] = {(username, address): MAX_FAILURES, (username, None): MAX_FAILURES_ANYWHERE}
+        self._count(limits, "failed sign-ins with this name")
+
+    def _count(self, limits: Mapping[Key, int], what: str) -> None:
         now = self._monotonic()
         counted: dict[Key, tuple[float, int]] = {}
-        for key, limit in (((username, address), MAX_FAILURES), ((username, None), MAX_FAILURES_ANYWHERE)):
+        for key, limit in limits.items():
             since, count = self._attempts.get(key, (now, 0))
             if now - since >= WINDOW_S:
                 since, count = now, 0
             if count >= limit:
                 raise TooManyRequests(
-                    f"{count} sign-ins with this name have failed; the limit is {limit} in {WINDOW_S:.0f} s",
+                    f"there were {count} {what}; the limit is {limit} in {WINDOW_S:.0f} s",
                     retry_after_s=math.ceil(since + WINDOW_S - now),
                 )
             counted[key] = (since, count + 1)
         self._attempts |= counted
         while len(self._attempts) > MAX_KEYS:
             self._attempts.popitem(last=False)
+
+    def sign_up(self, address: str) -> None:
+        """Count one new account from there. Raises TooManyRequests when there were too many."""
+        self._count({(None, address): MAX_SIGN_UPS}, "new accounts from this address")
 
     def succeeded(self, username: str, address: str) -> None:
         """Forget the failures from there: the right password was given."""

@@ -14,6 +14,7 @@ COMMANDS = {
     "serve": "Start the server. The first start makes the data folder and fetches the model.",
     "chat": "Chat in the terminal with a running server.",
     "user": "Make accounts and sign-in links.",
+    "key": "Make API keys.",
     "persona": "Name system prompts that conversations begin with.",
     "db": "Migrate the database, or check whether it has to be.",
     "model": "Fetch and list models.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from alembic.util import CommandError
@@ -15,14 +16,26 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import migrate
+from app.accounts.administration import Administration
+from app.accounts.keys import KeyService
 from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
+from app.audit.service import AuditLog
 from app.cli.startup import Refused, make_data_folder
 from app.clock import utc_now
 from app.database import Database, DatabaseAway, DatabaseUrlError, async_url
 from app.settings import Settings
 from app.sole_server import DatabaseTaken, require_unclaimed
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """The services of accounts, where no server runs."""
+
+    accounts: AccountService
+    administration: Administration
+    keys: KeyService
 
 
 def upgrade_database(settings: Settings) -> None:
@@ -72,11 +85,24 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def open_accounts(settings: Settings) -> AsyncIterator[AccountService]:
     """The accounts of an existing database. Raises Refused."""
+    async with open_administration(settings) as people:
+        yield people.accounts
+
+
+@asynccontextmanager
+async def open_administration(settings: Settings) -> AsyncIterator[People]:
+    """The same, with what is done to accounts of others. Raises Refused."""
     async with open_database(settings) as database:
         passwords = Passwords()
         try:
             throttle = LoginThrottle(time.monotonic)
-            yield AccountService(database, passwords, settings, now=utc_now, throttle=throttle)
+            accounts = AccountService(database, passwords, settings, now=utc_now, throttle=throttle)
+            audit = AuditLog(database, now=utc_now)
+            yield People(
+                accounts,
+                Administration(database, accounts, passwords, audit, now=utc_now),
+                KeyService(database, accounts.revocations, accounts.last_uses, audit, now=utc_now),
+            )
         finally:
             passwords.close()
 

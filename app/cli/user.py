@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from app.accounts.models import UserRole
-from app.cli.database import open_accounts, upgrade_database
+from app.cli.database import open_administration, upgrade_database
 from app.cli.startup import Refused, data_option, read_settings, stdin_text
 from app.errors import Conflict, InvalidInput
-from app.identifiers import UserId
 from app.settings import Settings
 
 
@@ -54,16 +53,16 @@ def link(name: str, data: Path | None) -> None:
 
 
 async def _create(settings: Settings, name: str, password: str, role: str) -> str:
-    async with open_accounts(settings) as accounts:
+    async with open_administration(settings) as people:
         try:
-            return (await accounts.create_user(name, password, UserRole(role))).username
+            return (await people.administration.create(None, name, password, UserRole(role))).username
         except (InvalidInput, Conflict) as error:
             raise Refused(error.detail) from None
 
 
 async def _link(settings: Settings, name: str) -> str:
-    async with open_accounts(settings) as accounts:
-        found = await accounts.find_user(name)
-        if found is None:
+    async with open_administration(settings) as people:
+        ticket = await people.administration.make_sign_in_ticket(name)
+        if ticket is None:
             raise Refused(f"there is no account {name!r}")
-        return f"{settings.base_url}/?ticket={await accounts.make_sign_in_ticket(UserId(found.id))}"
+        return f"{settings.base_url}/?ticket={ticket}"

@@ -7,12 +7,16 @@ because that one neither notices a reader who has stopped reading nor reliably c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from litestar.types import Receive, Scope, Send
 
 from app.realtime.event_log import EventLog
 from app.realtime.hub import Cursor, Hub
+
+StillHolds = Callable[[], Awaitable[bool]]
+"""Whether the sign-in that the stream was opened with is as it was."""
 
 FRAMES_PER_CHUNK = 64
 HEARTBEAT = b": still here\n\n"
@@ -42,11 +46,13 @@ class EventStream:
         after: int,
         *,
         credential_id: str,
+        still_holds: StillHolds,
         expires_in_s: float | None,
         heartbeat_s: float,
         send_timeout_s: float,
     ) -> None:
         self.credential_id = credential_id
+        self._still_holds = still_holds
         self._hub = hub
         self._log = log
         self._after = after
@@ -62,20 +68,28 @@ class EventStream:
             await send({"type": "http.response.start", "status": 204, "headers": HEADERS[1:]})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        cursor = self._hub.read(self._log, self._after, self._wake.set)
-        watch = asyncio.create_task(self._watch_reader(receive))
-        expiry = None
-        if self._expires_in_s is not None:
-            expiry = asyncio.get_running_loop().call_later(self._expires_in_s, self.end)
+        # From here on whoever ends the sign-in can end the stream; what ended before that is seen now.
         self._hub.add_stream(self)
         try:
-            await self._stream(cursor, send)
+            if not await self._still_holds():
+                self.end()
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await self._follow(receive, send)
         except TimeoutError:
             # Too slow a reader. The log keeps what it has not got; it may come back with the last id it has.
             return
         finally:
             self._hub.remove_stream(self)
+
+    async def _follow(self, receive: Receive, send: Send) -> None:
+        cursor = self._hub.read(self._log, self._after, self._wake.set)
+        watch = asyncio.create_task(self._watch_reader(receive))
+        expiry = None
+        if self._expires_in_s is not None:
+            expiry = asyncio.get_running_loop().call_later(self._expires_in_s, self.end)
+        try:
+            await self._stream(cursor, send)
+        finally:
             cursor.close()
             watch.cancel()
             if expiry is not None:

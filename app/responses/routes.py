@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from litestar import Response, Router, get, post
@@ -9,6 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 
 from app.accounts.identity import Identity
+from app.accounts.service import AccountService
 from app.clock import Now
 from app.errors import Conflict
 from app.idempotency import REPLAYED_HEADER, IdempotentRequest
@@ -97,6 +99,7 @@ async def follow_response(
     caller: NamedDependency[Identity],
     reader: NamedDependency[ResponseReader],
     hub: NamedDependency[Hub],
+    accounts: NamedDependency[AccountService],
     settings: NamedDependency[Settings],
     now: NamedDependency[Now],
     after: Seq = 0,
@@ -125,6 +128,7 @@ async def follow_response(
         log,
         seq,
         credential_id=caller.credential_id,
+        still_holds=partial(accounts.still_holds, caller),
         expires_in_s=caller.seconds_left(now()),
         heartbeat_s=settings.sse_heartbeat_s,
         send_timeout_s=settings.send_timeout_s,

@@ -82,12 +82,20 @@ async def _open(socket: AnySocket, context: AppContext) -> None:
         ),
         context.monotonic,
     )
-    await socket.accept()
-    context.metrics.socket_opened()
+    # From here on whoever ends the sign-in can close the socket; what ended before that is seen now.
+    context.hub.add_socket(connection)
     try:
-        await connection.serve()
+        if not await context.accounts.still_holds(caller):
+            await _refuse(socket, CloseCode.UNAUTHENTICATED, "revoked")
+            return
+        await socket.accept()
+        context.metrics.socket_opened()
+        try:
+            await connection.serve()
+        finally:
+            context.metrics.socket_closed()
     finally:
-        context.metrics.socket_closed()
+        context.hub.remove_socket(connection)
 
 
 async def _refuse(socket: AnySocket, code: CloseCode, reason: str) -> None:

@@ -58,7 +58,9 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             conversation = client.post("/conversations", json={"title": "fuzz"}).json()
             said = client.post(f"/conversations/{conversation['id']}/messages", json={"content": "hello"}).json()
             client.post("/personas", json={"name": "fuzz", "system_prompt": "Be brief."}).raise_for_status()
+            account = client.post("/admin/users", json={"username": "fuzz", "role": "user"}).json()
             ids = {
+                "user_id": account["id"],
                 "conversation_id": conversation["id"],
                 "response_id": said["response"]["id"],
                 "persona_name": "fuzz",

@@ -276,3 +276,21 @@ def test_serve_refuses_a_model_that_cannot_be_before_anything_is_open(folder: Pa
     (folder / "gpt").mkdir()
     (folder / "gpt/config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
     assert model.removeprefix("./") in refused("serve", "--port", "0", "--model", model)
+
+
+def test_an_api_key_is_printed_once_and_noted(folder: Path) -> None:
+    assert kvasir("user", "create", "ann", "--password-stdin", stdin="correct horse").exit_code == 0
+    result = kvasir("key", "create", "--user", "Ann", "--name", "nightly report", "--expires-in-days", "30")
+    assert result.exit_code == 0, result.output
+    key = result.stdout.strip()
+    assert key.startswith("kv_")
+    assert key not in result.stderr
+    with sqlite3.connect(folder / "data/kvasir.sqlite3") as connection:
+        stored = connection.execute("SELECT * FROM credentials").fetchall()
+        noted = connection.execute("SELECT actor_name, action FROM audit_entries ORDER BY created_at").fetchall()
+    connection.close()
+    assert key not in str(stored)
+    assert "nightly report" in str(stored)
+    assert noted == [("command line", "user.create"), ("command line", "key.create")]
+    assert "there is no account 'bob'" in refused("key", "create", "--user", "bob", "--name", "x")
+    assert "at least one character" in refused("key", "create", "--user", "ann", "--name", " ")
