@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from app import migrate
 from app.accounts.administration import Administration
@@ -22,6 +23,7 @@ from app.accounts.sign_ins import SignInService
 from app.accounts.throttle import LoginThrottle
 from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
+from app.conversations.search_index import IndexUpgrade
 from app.conversations.service import ConversationService
 from app.database import Database
 from app.engine_view import EngineView
@@ -102,7 +104,13 @@ async def open_context(
         responses = await stack.enter_async_context(
             open_responses(settings, engine, database, idempotency, readiness, metrics, monotonic=monotonic, now=now)
         )
-        conversations = ConversationService(database, idempotency, responses.reader, now=now)
+        conversations = ConversationService(
+            database,
+            idempotency,
+            responses.reader,
+            temporary_lifetime=timedelta(hours=settings.temporary_hours),
+            now=now,
+        )
         conversations.on_updated(responses.conversation_updated)
         conversations.on_deleted(responses.conversation_deleted)
         accounts.on_revoked(responses.hub.close_credential)
@@ -122,7 +130,9 @@ async def open_context(
             forgetting.reconcile,
             prefixes.prepare,
         ]
-        for work in (keep_house(chores), watch_event_loop(metrics.event_loop_lagged)):
+        # Of its own, because the first time after an upgrade it may take minutes.
+        index = keep_house([IndexUpgrade(database).run])
+        for work in (keep_house(chores), index, watch_event_loop(metrics.event_loop_lagged)):
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
             settings=settings,

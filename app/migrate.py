@@ -6,7 +6,7 @@ sees to that, for SQLite a locked file beside the database. An upgrade is one tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -70,8 +70,15 @@ def check(url: str) -> list[str]:
     if current != head:
         return [f"the database is at revision {current or 'none'}, this version needs {head}: run `kvasir db upgrade`"]
     with _connection(url) as connection:
-        context = MigrationContext.configure(connection, opts={"target_metadata": METADATA})
+        options = {"target_metadata": METADATA, "include_name": is_ours}
+        context = MigrationContext.configure(connection, opts=options)
         return [f"the schema differs: {difference}" for difference in compare_metadata(context, METADATA)]
+
+
+def is_ours(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
+    """Whether the models know of such a thing. The full-text index they do not, because no two databases have it alike: an index
+    of PostgreSQL, and on SQLite a table that makes further ones."""
+    return name is None or kind not in ("table", "index") or not name.startswith("search_index")
 
 
 def _folder() -> Path:
@@ -84,6 +91,7 @@ def alembic_config(connection: Connection | None) -> Config:
     # ConfigParser reads % as the begin of a variable.
     config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
     config.attributes["connection"] = connection
+    config.attributes["include_name"] = is_ours
     return config
 
 

@@ -199,6 +199,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
     drain_s: Annotated[Seconds, Meta(description="Seconds running answers get to finish after SIGTERM")] = 30
 
+    temporary_hours: Annotated[
+        int, Meta(ge=1, le=876000, description="Hours a temporary conversation lives, unless it is kept")
+    ] = 24
     idempotency_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours an Idempotency-Key is remembered")] = 24
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least important messages that are logged")

@@ -27,6 +27,7 @@ context.configure(
     # SQLite can change hardly anything of a table in place.
     render_as_batch=True,
     render_item=render_item,
+    include_name=context.config.attributes["include_name"],
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -1,42 +1,19 @@
-"""SQL of conversations as a list and as a whole. Every function runs inside the caller's unit of work and commits nothing.
+"""SQL of conversations as a whole. Every function runs inside the caller's unit of work and commits nothing.
 
-What belongs to somebody else is left out by the statement itself. The tree of messages is in `tree`.
+The tree of messages is in `tree`, the list of conversations in `listing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import datetime
+from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, delete, exists, func, select, tuple_
+from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased, load_only
 
 from app.conversations.models import Conversation, Message
 from app.conversations.tree import SHOWN_COLUMNS
 from app.database import chunks
-
-
-async def conversations_page(
-    session: AsyncSession,
-    user_id: str,
-    *,
-    limit: int,
-    before: tuple[datetime, str] | None,
-    archived: bool | None,
-    tag: str | None,
-) -> Sequence[Conversation]:
-    """At most `limit` conversations of this user, the newest first, from behind `before` on."""
-    place = tuple_(Conversation.updated_at, Conversation.id)
-    statement = select(Conversation).where(Conversation.user_id == user_id)
-    if before is not None:
-        statement = statement.where(place < before)
-    if archived is not None:
-        statement = statement.where(Conversation.archived.is_(archived))
-    if tag is not None:
-        statement = statement.where(_has_tag(session, tag))
-    statement = statement.order_by(Conversation.updated_at.desc(), Conversation.id.desc()).limit(limit)
-    return (await session.scalars(statement)).all()
 
 
 async def existing_conversations(session: AsyncSession, conversation_ids: Collection[str]) -> set[tuple[str, str]]:
@@ -68,9 +45,3 @@ async def messages_in_order(
         .options(load_only(*SHOWN_COLUMNS, raiseload=True))
     )
     return [(row[0], row[1]) for row in await session.execute(statement)]
-
-
-def _has_tag(session: AsyncSession, tag: str) -> ColumnElement[bool]:
-    unfold = func.json_each if session.get_bind().dialect.name == "sqlite" else func.json_array_elements_text
-    each = unfold(Conversation.tags).table_valued("value", name="each_tag")
-    return exists(select(1).select_from(each).where(each.c.value == tag))

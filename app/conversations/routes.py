@@ -13,6 +13,8 @@ from litestar.response import Stream
 
 from app.accounts.identity import Identity
 from app.conversations.export import MEDIA_TYPES
+from app.conversations.listing import Narrowing
+from app.conversations.models import ConversationState
 from app.conversations.schemas import (
     ConversationBody,
     ConversationCreate,
@@ -22,16 +24,20 @@ from app.conversations.schemas import (
     MessageList,
 )
 from app.conversations.service import ConversationService, etag
+from app.conversations.words import query_words
 from app.idempotency import REPLAYED_HEADER, IdempotentRequest
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
 from app.problems import problem_responses
+from app.text import require_storable
 
 NO_STORE = {"Cache-Control": "no-store"}
+
+QUERY_MAX_CHARS = 500
 
 ConversationPath = FromPath[str]
 
 
-@post("/", summary="Begin a conversation", responses=problem_responses(400, 401, 403, 413, 415, 422))
+@post("/", summary="Begin a conversation", responses=problem_responses(400, 401, 403, 409, 413, 415, 422))
 async def create_conversation(
     data: JSONBody[ConversationCreate],
     caller: NamedDependency[Identity],
@@ -52,9 +58,27 @@ async def list_conversations(
     cursor: CursorText = None,
     archived: Annotated[bool | None, QueryParameter(description="Only archived ones, or only the others")] = None,
     tag: Annotated[str | None, QueryParameter(description="Only those with this tag")] = None,
+    in_state: Annotated[
+        ConversationState | None, QueryParameter(name="state", description="Only those in this state")
+    ] = None,
+    external_id: Annotated[str | None, QueryParameter(description="Only the one with this external_id")] = None,
+    q: Annotated[
+        str | None,
+        QueryParameter(
+            max_length=QUERY_MAX_CHARS, description="Only those with all these words in one message or the title"
+        ),
+    ] = None,
 ) -> Response[ConversationList]:
-    """One's own conversations, the one updated last first."""
-    page = await conversations.page(caller.user_id, limit=limit, cursor=cursor, archived=archived, tag=tag)
+    """One's own conversations, the one updated last first; temporary ones are left out. Words of a search are whole words, of
+    any script, in any order; capitals and accents do not matter, and nothing in a query is an operator."""
+    narrowing = Narrowing(
+        archived=archived,
+        state=in_state,
+        tag=tag,
+        external_id=external_id,
+        words=None if q is None else query_words(require_storable(q, "q")),
+    )
+    page = await conversations.page(caller.user_id, narrowing, limit=limit, cursor=cursor)
     return Response(page, headers=NO_STORE)
 
 
@@ -72,7 +96,7 @@ async def get_conversation(
 @patch(
     "/{conversation_id:str}",
     summary="Change a conversation",
-    responses=problem_responses(400, 401, 403, 404, 412, 413, 415),
+    responses=problem_responses(400, 401, 403, 404, 409, 412, 413, 415),
 )
 async def patch_conversation(
     conversation_id: ConversationPath,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from app.conversations.listing import FoundText
 from app.conversations.live import LiveAnswers
 from app.conversations.models import Conversation, ConversationState, Message, MessageStatus
+from app.conversations.snippets import snippet
 from app.conversations.usage import UsageBody
 from app.errors import InvalidInput
 from app.personas.schemas import PersonaName
@@ -20,6 +23,9 @@ from engine.types import Role
 TITLE_MAX_CHARS = 200
 METADATA_MAX_BYTES = 16 * 1024
 METADATA_MAX_DEPTH = 16
+
+GoneReason = Literal["deleted", "expired", "retention"]
+"""Why a conversation is gone: somebody deleted it, it was temporary, or it is older than is kept."""
 
 Title = Annotated[str, Meta(min_length=1, max_length=TITLE_MAX_CHARS, pattern=STORABLE_PATTERN)]
 Tag = Annotated[str, Meta(min_length=1, max_length=64, pattern=STORABLE_PATTERN)]
@@ -36,6 +42,9 @@ class ConversationCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True
     metadata: Metadata = {}
     external_id: ExternalId | None = None
     persona: Annotated[PersonaName | None, Meta(description="Whose system prompt every answer begins with")] = None
+    temporary: Annotated[
+        bool, Meta(description="In no list and not found by a search, and gone at `expires_at` unless it is kept")
+    ] = False
 
     def __post_init__(self) -> None:
         require_metadata(self.metadata)
@@ -48,6 +57,11 @@ class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
     archived: bool | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
     metadata: Metadata | UnsetType = UNSET
+    external_id: ExternalId | UnsetType | None = UNSET
+    temporary: Annotated[
+        bool | UnsetType,
+        Meta(description="False keeps a temporary conversation, true gives one a lifetime from now on"),
+    ] = UNSET
 
     def __post_init__(self) -> None:
         if self.metadata is not UNSET:
@@ -56,7 +70,7 @@ class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
 
 class ConversationBody(msgspec.Struct, frozen=True):
     """`leaf_id` is the newest message. `version` is also the ETag, and rises with every change of the fields. `persona` stays
-    what it was, and says what it said then, also when it was changed or deleted."""
+    what it was, and says what it said then, also when it was changed or deleted. `temporary` ones are gone at `expires_at`."""
 
     id: str
     title: str
@@ -70,6 +84,8 @@ class ConversationBody(msgspec.Struct, frozen=True):
     version: int
     created_at: datetime
     updated_at: datetime
+    temporary: bool
+    expires_at: datetime | None
 
     @classmethod
     def of(cls, conversation: Conversation) -> ConversationBody:
@@ -86,11 +102,46 @@ class ConversationBody(msgspec.Struct, frozen=True):
             version=conversation.version,
             created_at=conversation.created_at,
             updated_at=conversation.updated_at,
+            temporary=conversation.expires_at is not None,
+            expires_at=conversation.expires_at,
         )
 
 
+class SnippetPart(msgspec.Struct, frozen=True):
+    """Plain text, to be shown as it is; `marked` parts are what was searched for."""
+
+    text: str
+    marked: bool
+
+
+class SearchHit(msgspec.Struct, frozen=True):
+    """The newest message in which everything was found; null for both where that is the title."""
+
+    message_id: str | None
+    role: Role | None
+    snippet: list[SnippetPart]
+
+
+class ListedConversation(ConversationBody, frozen=True):
+    """`hit` is there in answers to a search only."""
+
+    hit: SearchHit | UnsetType = UNSET
+
+
+def search_hit(found: FoundText, words: Sequence[str]) -> SearchHit:
+    """What was found, as it is shown."""
+    parts = [SnippetPart(part.text, part.is_marked) for part in snippet(found.text, words)]
+    return SearchHit(found.message_id, found.role, parts)
+
+
+def listed(conversation: Conversation, hit: SearchHit | None) -> ListedConversation:
+    """A conversation in a list."""
+    fields = msgspec.structs.asdict(ConversationBody.of(conversation))
+    return ListedConversation(**fields, hit=UNSET if hit is None else hit)
+
+
 class ConversationList(msgspec.Struct, frozen=True):
-    items: list[ConversationBody]
+    items: list[ListedConversation]
     next_cursor: str | None
 
 

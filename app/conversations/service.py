@@ -11,13 +11,16 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm.attributes import flag_modified
 
 from app.clock import Now
-from app.conversations import queries, tree
+from app.conversations import listing, queries, tree
 from app.conversations.export import ConversationExport
+from app.conversations.external_ids import free_until_written, require_free
+from app.conversations.listing import Narrowing
 from app.conversations.live import LiveAnswers
-from app.conversations.models import Conversation, ConversationState
+from app.conversations.models import Conversation, ConversationState, TitleSource
 from app.conversations.schemas import (
     ConversationBody,
     ConversationCreate,
@@ -25,10 +28,16 @@ from app.conversations.schemas import (
     ConversationList,
     ConversationPatch,
     ExportFormat,
+    GoneReason,
     MessageBody,
     MessageCursor,
     MessageList,
+    SearchHit,
+    listed,
+    search_hit,
 )
+from app.conversations.search_index import index_texts, index_title
+from app.conversations.tags import write_tags
 from app.database import Database
 from app.errors import InvalidInput, PreconditionFailed
 from app.idempotency import Idempotency, IdempotentRequest
@@ -38,7 +47,7 @@ from app.personas.lookup import current_version_id
 from app.text import require_storable
 
 UpdatedListener = Callable[[ConversationBody], None]
-DeletedListener = Callable[[ConversationId], None]
+DeletedListener = Callable[[ConversationId, GoneReason], None]
 """Called on the loop right after the change is durable. They must not block and must not raise."""
 
 AfterDeletion = Callable[[UserId, ConversationId], Awaitable[None]]
@@ -50,10 +59,19 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ConversationService:
     """Owns conversations as things of their owner. Does not own how answers are made."""
 
-    def __init__(self, database: Database, idempotency: Idempotency, live: LiveAnswers, *, now: Now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        idempotency: Idempotency,
+        live: LiveAnswers,
+        *,
+        temporary_lifetime: timedelta,
+        now: Now,
+    ) -> None:
         self._database = database
         self._idempotency = idempotency
         self._live = live
+        self._temporary_lifetime = temporary_lifetime
         self._now = now
         self._updated_listeners: list[UpdatedListener] = []
         self._deleted_listeners: list[DeletedListener] = []
@@ -76,18 +94,20 @@ class ConversationService:
     ) -> tuple[ConversationBody, bool]:
         """A new conversation, and whether it had been made before under the same key.
 
-        Raises InvalidInput for a persona that does not exist.
+        Raises InvalidInput for a persona that does not exist, Conflict for an external_id that another conversation has.
         """
         title = None if wanted.title is None else _title(wanted.title)
         async with self._database.write() as session:
             if (kept := await self._idempotency.claim(session, request)) is not None:
                 return msgspec.json.decode(kept.body, type=ConversationBody), True
             version_id = None if wanted.persona is None else await current_version_id(session, wanted.persona)
+            await require_free(session, user_id, wanted.external_id)
             now = self._now()
             conversation = Conversation(
                 id=new_id(),
                 user_id=user_id,
                 title=title or "",
+                title_source=TitleSource.PERSON if title else TitleSource.MESSAGE,
                 state=ConversationState.BOT,
                 archived=False,
                 tags=_distinct(wanted.tags),
@@ -100,33 +120,40 @@ class ConversationService:
                 version=1,
                 created_at=now,
                 updated_at=now,
+                expires_at=now + self._temporary_lifetime if wanted.temporary else None,
             )
-            session.add(conversation)
+            with free_until_written():
+                session.add(conversation)
+                await session.flush()
+            await index_texts(session, user_id, conversation.id, [(None, conversation.title)])
+            await write_tags(session, conversation)
             body = ConversationBody.of(conversation)
             await self._idempotency.keep(session, request, 201, msgspec.json.encode(body), conversation.id)
         return body, False
 
-    async def page(
-        self, user_id: UserId, *, limit: int, cursor: str | None, archived: bool | None, tag: str | None
-    ) -> ConversationList:
-        """A page of the caller's conversations, the newest first."""
+    async def page(self, user_id: UserId, narrowing: Narrowing, *, limit: int, cursor: str | None) -> ConversationList:
+        """A page of the caller's conversations, the newest first; where words are searched, with what was found."""
         before = None
         if cursor is not None:
             place = decode_cursor(cursor, ConversationCursor)
             before = (EPOCH + timedelta(microseconds=place.updated_us), require_storable(place.id, "cursor"))
-        if tag is not None:
-            require_storable(tag, "tag")
+        for name in ("tag", "external_id"):
+            if (text := getattr(narrowing, name)) is not None:
+                require_storable(text, name)
         async with self._database.read() as session:
-            found = await queries.conversations_page(
-                session, user_id, limit=limit + 1, before=before, archived=archived, tag=tag
-            )
+            found = await listing.conversations_page(session, user_id, narrowing, limit=limit + 1, before=before)
+            hits: dict[str, SearchHit] = {}
+            if narrowing.words:
+                ids = [conversation.id for conversation in found[:limit]]
+                texts = await listing.found_texts(session, ids, narrowing.words)
+                hits = {key: search_hit(text, narrowing.words) for key, text in texts.items()}
         next_cursor = None
         if len(found) > limit:
             last = found[limit - 1]
             next_cursor = encode_cursor(
                 ConversationCursor((last.updated_at - EPOCH) // timedelta(microseconds=1), last.id)
             )
-        return ConversationList([ConversationBody.of(conversation) for conversation in found[:limit]], next_cursor)
+        return ConversationList([listed(row, hits.get(row.id)) for row in found[:limit]], next_cursor)
 
     async def get(self, user_id: UserId, conversation_id: str) -> ConversationBody:
         """One conversation. Raises NotFound."""
@@ -136,10 +163,12 @@ class ConversationService:
     async def update(
         self, user_id: UserId, conversation_id: str, patch: ConversationPatch, if_match: str | None
     ) -> ConversationBody:
-        """Change fields. Raises NotFound, or PreconditionFailed when `if_match` is about another version."""
+        """Change fields. Raises NotFound, PreconditionFailed when `if_match` is about another version, or Conflict when another
+        conversation has the external_id."""
         changes = {field: value for field, value in msgspec.structs.asdict(patch).items() if value is not UNSET}
         if patch.title is not UNSET:
-            changes["title"] = _title(patch.title)
+            # Also where it is the same: somebody has chosen it now.
+            changes |= {"title": _title(patch.title), "title_source": TitleSource.PERSON}
         if patch.tags is not UNSET:
             changes["tags"] = _distinct(patch.tags)
         if patch.metadata is not UNSET:
@@ -147,6 +176,10 @@ class ConversationService:
         async with self._database.write() as session:
             conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
             _require_version(if_match, conversation.version)
+            if (is_temporary := changes.pop("temporary", None)) is not None:
+                changes |= self._expiry(conversation, is_temporary)
+            if changes.get("external_id", conversation.external_id) != conversation.external_id:
+                await require_free(session, user_id, changes["external_id"])
             # As JSON, because for Python 1, 1.0 and true are one and the same.
             changed = any(_json(getattr(conversation, field)) != _json(value) for field, value in changes.items())
             if changed:
@@ -155,22 +188,42 @@ class ConversationService:
                     flag_modified(conversation, field)
                 conversation.version += 1
                 conversation.updated_at = self._now()
+                with free_until_written():
+                    await session.flush()
+                if "title" in changes:
+                    await index_title(session, conversation)
+                if "tags" in changes:
+                    await write_tags(session, conversation)
             body = ConversationBody.of(conversation)
         if changed:
             for listener in self._updated_listeners:
                 listener(body)
         return body
 
+    def _expiry(self, conversation: Conversation, is_temporary: bool) -> dict[str, Any]:
+        """What has to change for a conversation to be temporary or not."""
+        if is_temporary == (conversation.expires_at is not None):
+            return {}
+        return {"expires_at": self._now() + self._temporary_lifetime if is_temporary else None}
+
     async def delete(self, user_id: UserId, conversation_id: str) -> None:
         """Remove a conversation with everything in it. Raises NotFound."""
         async with self._database.write() as session:
             conversation = await tree.owned_conversation(session, user_id, conversation_id, for_update=True)
-            await self._idempotency.forget_conversation(session, conversation.id)
-            await queries.delete_conversation(session, conversation)
+            await self.remove(session, conversation)
+        await self.gone(user_id, ConversationId(conversation_id), "deleted")
+
+    async def remove(self, session: AsyncSession, conversation: Conversation) -> None:
+        """Delete every row of a conversation, in the caller's unit of work, which calls `gone` after its end."""
+        await self._idempotency.forget_conversation(session, conversation.id)
+        await queries.delete_conversation(session, conversation)
+
+    async def gone(self, user_id: UserId, conversation_id: ConversationId, reason: GoneReason) -> None:
+        """Its rows are gone for good: tell everybody, and have the rest of it forgotten."""
         for listener in self._deleted_listeners:
-            listener(ConversationId(conversation_id))
+            listener(conversation_id, reason)
         for forget in self._after_deletion:
-            await forget(user_id, ConversationId(conversation_id))
+            await forget(user_id, conversation_id)
 
     async def existing(self, conversation_ids: Collection[str]) -> set[tuple[str, str]]:
         """Those of these conversations that are stored, each behind its owner. For the server itself, and for nobody's eyes."""

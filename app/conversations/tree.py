@@ -1,7 +1,8 @@
 """The tree of messages in SQL: adding to it and walking it. Called by this room's service and by `app.responses`, inside their
 own unit of work; nothing here commits.
 
-Adding a message writes two rows whatever the length of the conversation, and reading a page of a path reads that page only.
+Adding a message writes three rows at most, whatever the length of the conversation, and reading a page of a path reads that
+page only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from sqlalchemy import CTE, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased, load_only
 
-from app.conversations.models import Conversation, Message, MessageStatus
+from app.conversations.models import Conversation, Message, MessageStatus, TitleSource
+from app.conversations.search_index import index_texts
 from app.errors import NotFound
 from app.identifiers import is_id, new_id
 from engine.types import Role
@@ -89,7 +91,8 @@ async def add_message(
     """Add one message below `parent_id`, or as a root, and make it the newest leaf.
 
     `conversation` comes from `owned_conversation(…, for_update=True)` and `parent_id` from `find_message` or the
-    conversation itself. Changes the conversation's leaf, ordinal and time, and its title where it has none yet.
+    conversation itself. Changes the conversation's leaf, ordinal and time, and its title where it has none yet. What has its
+    final text is found by a search from here on.
     """
     conversation.last_ordinal += 1
     message = Message(
@@ -110,10 +113,15 @@ async def add_message(
     session.add(message)
     conversation.leaf_id = message.id
     conversation.updated_at = now
-    if not conversation.title and role is Role.USER:
-        conversation.title = title_of(content)
+    has_new_title = not conversation.title and role is Role.USER
+    if has_new_title:
+        conversation.title, conversation.title_source = title_of(content), TitleSource.MESSAGE
     # A parent and its child may be added in one unit of work, and no relationship tells SQLAlchemy which row goes first.
     await session.flush()
+    new_texts: list[tuple[str | None, str]] = [(message.id, content)] if status.is_final else []
+    if has_new_title:
+        new_texts.append((None, conversation.title))
+    await index_texts(session, conversation.user_id, conversation.id, new_texts)
     return message
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from app.clock import Monotonic, Now
 from app.conversations.models import MessageStatus
-from app.conversations.schemas import ConversationBody
+from app.conversations.schemas import ConversationBody, GoneReason
 from app.database import Database
 from app.idempotency import Idempotency
 from app.identifiers import new_id
@@ -48,9 +48,9 @@ class Responses:
         """Its fields have changed: whoever watches it is told."""
         self.hub.announce(conversation.id, "conversation.updated", {"conversation": conversation})
 
-    def conversation_deleted(self, conversation_id: str) -> None:
+    def conversation_deleted(self, conversation_id: str, reason: GoneReason) -> None:
         """Its rows are gone: whoever watches it is told, and whatever is being made for it ends."""
-        self.hub.announce(conversation_id, "conversation.updated", {"deleted": True})
+        self.hub.announce(conversation_id, "conversation.updated", {"deleted": True, "reason": reason})
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
 

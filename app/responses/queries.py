@@ -11,6 +11,7 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.models import Conversation, Message, MessageStatus
+from app.conversations.search_index import index_message
 from app.database import insert_if_absent
 from app.errors import NotFound
 from app.identifiers import is_id
@@ -123,7 +124,7 @@ async def message_text(session: AsyncSession, message_id: str) -> tuple[str, int
 
 async def write_growth(session: AsyncSession, growth: Growth) -> None:
     """Keep the text so far, unless the response has ended or was deleted meanwhile."""
-    if not await _hold_conversation(session, growth.conversation_id):
+    if await _hold_conversation(session, growth.conversation_id) is None:
         return
     await session.execute(
         update(Response)
@@ -140,7 +141,7 @@ async def write_growth(session: AsyncSession, growth: Growth) -> None:
 async def write_ending(session: AsyncSession, ending: Ending) -> bool:
     """Write the end of a response, once or again. False when it is not there any more: deleted with its conversation, or lost
     by a database that was set back."""
-    if not await _hold_conversation(session, ending.conversation_id):
+    if (user_id := await _hold_conversation(session, ending.conversation_id)) is None:
         return False
     changed = await session.execute(
         update(Response)
@@ -170,16 +171,17 @@ async def write_ending(session: AsyncSession, ending: Ending) -> bool:
     )
     log = {"response_id": ending.response_id, "last_seq": ending.last_seq, "frames": ending.log}
     await insert_if_absent(session, ResponseLog, log)
+    await index_message(session, user_id, ending.conversation_id, ending.message_id, ending.text)
     return True
 
 
-async def _hold_conversation(session: AsyncSession, conversation_id: str) -> bool:
-    """Keep the conversation from being deleted until this unit of work ends; False when it is gone.
+async def _hold_conversation(session: AsyncSession, conversation_id: str) -> str | None:
+    """Keep the conversation from being deleted until this unit of work ends. Whose it is; None when it is gone.
 
     A deletion takes this row first and the rows below it after that. Taking them in another order would deadlock with it.
     """
-    statement = select(Conversation.id).where(Conversation.id == conversation_id)
-    return await session.scalar(statement.with_for_update(read=True, key_share=True)) is not None
+    statement = select(Conversation.user_id).where(Conversation.id == conversation_id)
+    return await session.scalar(statement.with_for_update(read=True, key_share=True))
 
 
 def _owned(user_id: str) -> Select[Response]:

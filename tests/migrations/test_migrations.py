@@ -37,7 +37,9 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def tables(url: str) -> set[str]:
     engine = create_engine(migrate.sync_url(url))
     try:
-        return set(inspect(engine).get_table_names()) - {"alembic_version"}
+        names = set(inspect(engine).get_table_names()) - {"alembic_version"}
+        # A full-text index of SQLite is a table that makes tables.
+        return {name for name in names if not name.startswith("search_index")}
     finally:
         engine.dispose()
 

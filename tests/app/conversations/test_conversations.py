@@ -60,6 +60,8 @@ async def test_a_new_conversation_has_what_was_given_and_sensible_rest(running: 
             "version": 1,
             "created_at": "2026-12-01T12:00:00Z",
             "updated_at": "2026-12-01T12:00:00Z",
+            "temporary": False,
+            "expires_at": None,
         }
         read = await client.get(f"{PATH}/{body['id']}")
         assert read.json() == body
@@ -119,8 +121,10 @@ async def test_the_list_can_be_narrowed_by_tag_and_archive(running: RunningApp) 
         {"archived": "perhaps"},
         {"tag": "a\x00b"},
         {"cursor": ""},
-        {"q": "not yet"},
-        {"state": "bot"},
+        {"q": "a\x00b"},
+        {"q": "x" * 501},
+        {"state": "asleep"},
+        {"external_id": "a\x00b"},
     ],
     ids=str,
 )
@@ -150,7 +154,7 @@ BAD_BODIES: list[dict[str, Any]] = [
     {"external_id": "x" * 256},
     {"external_id": "\x00"},
     {"persona": "A Pirate"},
-    {"temporary": True},
+    {"temporary": 1},
     {"unknown": 1},
 ]
 
@@ -261,8 +265,8 @@ async def test_a_change_that_is_not_understood_is_refused(running_on_sqlite: Run
 
 
 async def test_a_deleted_conversation_is_gone_and_said_to_be(running: RunningApp) -> None:
-    gone: list[str] = []
-    running.context.conversations.on_deleted(gone.append)
+    gone: list[tuple[str, str]] = []
+    running.context.conversations.on_deleted(lambda conversation_id, reason: gone.append((conversation_id, reason)))
     async with running.signed_in("ann") as client:
         body = await created(client, title="one")
         await created(client, title="two")
@@ -270,7 +274,7 @@ async def test_a_deleted_conversation_is_gone_and_said_to_be(running: RunningApp
         problem(await client.get(f"{PATH}/{body['id']}"), 404, "not_found")
         problem(await client.delete(f"{PATH}/{body['id']}"), 404, "not_found")
         assert await listed(client) == ["two"]
-    assert gone == [body["id"]]
+    assert gone == [(body["id"], "deleted")]
 
 
 async def test_watchers_are_told_of_changes_after_they_are_durable(running: RunningApp) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -173,7 +174,9 @@ async def test_a_running_answer_is_shown_as_far_as_it_has_come(running: RunningA
         _, answer = await conversation.grow("hello", "hi")
     response_id = new_id()
     live = OneLiveAnswer(response_id, "hi the", 7)
-    service = ConversationService(database, running.context.idempotency, live, now=running.clock.now)
+    service = ConversationService(
+        database, running.context.idempotency, live, temporary_lifetime=timedelta(1), now=running.clock.now
+    )
     user_id = UserId(conversation.user_id)
 
     async def shown(status: MessageStatus) -> tuple[str, str, int]:

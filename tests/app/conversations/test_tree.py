@@ -162,7 +162,7 @@ async def test_many_that_add_at_once_get_an_ordinal_each(database: Database, con
     assert (await fresh(database, conversation)).last_ordinal == 25
 
 
-async def test_adding_to_a_long_conversation_writes_two_rows_and_reads_no_history(
+async def test_adding_to_a_long_conversation_writes_three_rows_and_reads_no_history(
     database: Database, conversation: Conversation
 ) -> None:
     """open-webui/open-webui#13116: each new message rewrote the whole chat."""
@@ -179,7 +179,7 @@ async def test_adding_to_a_long_conversation_writes_two_rows_and_reads_no_histor
     event.remove(database.writer.sync_engine, "before_cursor_execute", note)
     reads, *writes = [statement for statement in statements if not statement.startswith("BEGIN")]
     assert "FROM conversations" in reads
-    assert sorted(statement.split()[0] for statement in writes) == ["INSERT", "UPDATE"]
+    assert sorted(statement.split()[0] for statement in writes) == ["INSERT", "INSERT", "UPDATE"]
 
 
 async def test_a_long_path_is_walked_whole(database: Database, conversation: Conversation) -> None:

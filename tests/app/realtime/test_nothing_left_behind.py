@@ -90,7 +90,11 @@ async def test_deleting_a_conversation_ends_its_answers_and_tells_who_watches(li
             assert (await socket.end_of(gone))["type"] == "response.cancelled"
             assert (await watcher.end_of(gone))["type"] == "response.cancelled"
         told = [frame for frame in watcher.frames if frame["type"] == "conversation.updated"]
-        assert told[-1] == {"type": "conversation.updated", "conversation_id": conversation, "data": {"deleted": True}}
+        assert told[-1] == {
+            "type": "conversation.updated",
+            "conversation_id": conversation,
+            "data": {"deleted": True, "reason": "deleted"},
+        }
         assert (await ann.http.get(f"/api/v1/responses/{response_id}")).status_code == 404
         assert (await ann.http.get(f"/api/v1/responses/{response_id}/events")).status_code == 404
     await eventually(lambda: is_empty(live))
