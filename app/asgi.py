@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import Litestar, Router
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.params import HeaderParameter
 
 from app import web
 from app.accounts import key_routes as keys
@@ -23,9 +22,10 @@ from app.accounts.passwords import Passwords
 from app.admin import routes as admin
 from app.clock import Monotonic, Now, utc_now
 from app.context import AppContext, open_context
+from app.conversations import retention_routes as retention
 from app.conversations import routes as conversations
 from app.errors import Unauthenticated
-from app.idempotency import KEY_MAX_CHARS, KEY_PATTERN, IdempotentRequest, fingerprint
+from app.idempotency import IdempotencyKey, IdempotentRequest, fingerprint
 from app.json_request import JsonRequest
 from app.openapi import openapi_config
 from app.operations import health
@@ -77,6 +77,7 @@ def create_app(
             conversations.router(),
             personas.router(),
             responses.router(),
+            retention.router(),
             sessions.router(),
         ],
     )
@@ -110,16 +111,7 @@ def _caller(request: JsonRequest) -> Identity:
 
 async def _idempotent(
     request: JsonRequest,
-    idempotency_key: Annotated[
-        str | None,
-        HeaderParameter(
-            name="Idempotency-Key",
-            min_length=1,
-            max_length=KEY_MAX_CHARS,
-            pattern=KEY_PATTERN,
-            description="Makes it safe to send the same request again: it is done once and answered alike",
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> IdempotentRequest | None:
     if idempotency_key is None:
         return None

@@ -23,6 +23,9 @@ from app.accounts.sign_ins import SignInService
 from app.accounts.throttle import LoginThrottle
 from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
+from app.conversations.importing import Importing
+from app.conversations.retention import Retention
+from app.conversations.retention_policies import RetentionPolicies
 from app.conversations.search_index import IndexUpgrade
 from app.conversations.service import ConversationService
 from app.database import Database
@@ -36,6 +39,7 @@ from app.personas.prefixes import PersonaPrefixes
 from app.personas.service import PersonaService
 from app.realtime.hub import Hub
 from app.responses.opening import Responses, open_responses
+from app.responses.queries import log_bytes
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
 from app.sessions.forgetting import Forgetting
@@ -43,6 +47,9 @@ from app.sessions.service import SessionService
 from app.settings import Settings
 from app.sole_server import claimed_database
 from engine.client import EngineClient
+
+EXPIRY_INTERVAL_S = 60.0
+"""How late a temporary conversation may go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,9 @@ class AppContext:
     sign_ins: SignInService
     authenticator: Authenticator
     conversations: ConversationService
+    importing: Importing
+    retention: Retention
+    retention_policies: RetentionPolicies
     forgetting: Forgetting
     sessions: SessionService
     personas: PersonaService
@@ -104,12 +114,9 @@ async def open_context(
         responses = await stack.enter_async_context(
             open_responses(settings, engine, database, idempotency, readiness, metrics, monotonic=monotonic, now=now)
         )
+        temporary_lifetime = timedelta(hours=settings.temporary_hours)
         conversations = ConversationService(
-            database,
-            idempotency,
-            responses.reader,
-            temporary_lifetime=timedelta(hours=settings.temporary_hours),
-            now=now,
+            database, idempotency, responses.reader, temporary_lifetime=temporary_lifetime, now=now
         )
         conversations.on_updated(responses.conversation_updated)
         conversations.on_deleted(responses.conversation_deleted)
@@ -121,6 +128,18 @@ async def open_context(
         prefixes = PersonaPrefixes(database, engine, view)
         personas = PersonaService(database, idempotency, settings, prefixes, now=now)
         stack.push_async_callback(prefixes.close)
+        importing = Importing(
+            database,
+            idempotency,
+            settings.data / "imports",
+            max_bytes=settings.import_max_mib << 20,
+            max_messages=settings.import_max_messages,
+            temporary_lifetime=temporary_lifetime,
+            now=now,
+        )
+        retention = Retention(
+            database, conversations, engine, log_bytes, metrics, days=settings.retention_days, now=now
+        )
         # The last two wait for the engine, and must keep nothing else waiting.
         chores = [
             accounts.purge,
@@ -130,9 +149,15 @@ async def open_context(
             forgetting.reconcile,
             prefixes.prepare,
         ]
-        # Of its own, because the first time after an upgrade it may take minutes.
-        index = keep_house([IndexUpgrade(database).run])
-        for work in (keep_house(chores), index, watch_event_loop(metrics.event_loop_lagged)):
+        tasks = [
+            keep_house(chores),
+            keep_house([retention.remove_old]),
+            keep_house([retention.remove_expired], every_s=EXPIRY_INTERVAL_S),
+            # Of its own, because the first time after an upgrade it may take minutes.
+            keep_house([IndexUpgrade(database).run]),
+            watch_event_loop(metrics.event_loop_lagged),
+        ]
+        for work in tasks:
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(
             settings=settings,
@@ -150,6 +175,9 @@ async def open_context(
             sign_ins=SignInService(database, accounts.revocations, accounts.last_uses, now=now),
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
+            importing=importing,
+            retention=retention,
+            retention_policies=RetentionPolicies(database, accounts, audit, days=settings.retention_days),
             forgetting=forgetting,
             sessions=SessionService(engine, view),
             personas=personas,

@@ -15,7 +15,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Annotated
 
+from litestar.params import HeaderParameter
 from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -26,6 +28,16 @@ from app.errors import Unprocessable
 
 KEY_MAX_CHARS = 255
 KEY_PATTERN = r"^[\x20-\x7e]*$"
+IdempotencyKey = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_MAX_CHARS,
+        pattern=KEY_PATTERN,
+        description="Makes it safe to send the same request again: it is done once and answered alike",
+    ),
+]
 REPLAYED_HEADER = {"Idempotent-Replayed": "true"}
 
 
@@ -46,9 +58,26 @@ class KeptAnswer:
     body: bytes
 
 
+class Fingerprint:
+    """Identifies a request by what it is about and its body, which may come in pieces: the same key on another resource is
+    another request."""
+
+    def __init__(self, method: str, path: str) -> None:
+        self._hash = hashlib.sha256(b"\0".join((method.encode(), path.encode(), b"")))
+
+    def add(self, piece: bytes) -> None:
+        """The next piece of the body."""
+        self._hash.update(piece)
+
+    def __str__(self) -> str:
+        return self._hash.hexdigest()
+
+
 def fingerprint(method: str, path: str, body: bytes) -> str:
-    """Identifies a request: the same key on another resource is another request."""
-    return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).hexdigest()
+    """That of a request whose body is at hand."""
+    mark = Fingerprint(method, path)
+    mark.add(body)
+    return str(mark)
 
 
 class Idempotency:

@@ -202,6 +202,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     temporary_hours: Annotated[
         int, Meta(ge=1, le=876000, description="Hours a temporary conversation lives, unless it is kept")
     ] = 24
+    retention_days: Annotated[
+        int, Meta(ge=0, le=36500, description="Days without a change after which a conversation is removed; 0: never")
+    ] = 0
+    import_max_mib: Annotated[
+        int,
+        Meta(ge=1, le=1 << 20, description="MiB of a file that is imported as a conversation; more is refused (413)"),
+    ] = 256
+    import_max_messages: Annotated[Positive, Meta(description="Messages of such a file; more are refused (413)")] = (
+        100000
+    )
     idempotency_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours an Idempotency-Key is remembered")] = 24
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least important messages that are logged")

@@ -7,12 +7,14 @@ from typing import Annotated
 
 from litestar import Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency
-from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, RequestBody, Schema
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import Stream
 
 from app.accounts.identity import Identity
 from app.conversations.export import MEDIA_TYPES
+from app.conversations.import_file import ImportFormat
+from app.conversations.importing import Importing, ImportRequest
 from app.conversations.listing import Narrowing
 from app.conversations.models import ConversationState
 from app.conversations.schemas import (
@@ -25,7 +27,9 @@ from app.conversations.schemas import (
 )
 from app.conversations.service import ConversationService, etag
 from app.conversations.words import query_words
-from app.idempotency import REPLAYED_HEADER, IdempotentRequest
+from app.errors import UnsupportedMediaType
+from app.idempotency import REPLAYED_HEADER, IdempotencyKey, IdempotentRequest
+from app.json_request import JsonRequest
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
 from app.problems import problem_responses
 from app.text import require_storable
@@ -166,6 +170,51 @@ async def export_conversation(
     return Stream(export.pieces(), media_type=MEDIA_TYPES[format], headers=export.headers)
 
 
+@dataclass
+class ImportOperation(Operation):
+    """Says in the OpenAPI document what the body is, which no parameter of the handler does."""
+
+    def __post_init__(self) -> None:
+        schema = Schema(description="What `export` gives")
+        self.request_body = RequestBody(
+            content={kind.value: OpenAPIMediaType(schema=schema) for kind in ImportFormat}, required=True
+        )
+
+
+@post(
+    "/import",
+    summary="Import a conversation",
+    operation_class=ImportOperation,
+    # Its own limit is in the service, which counts while it comes.
+    request_max_body_size=None,
+    responses=problem_responses(400, 401, 403, 409, 413, 415, 422),
+)
+async def import_conversation(
+    request: JsonRequest,
+    caller: NamedDependency[Identity],
+    importing: NamedDependency[Importing],
+    idempotency_key: IdempotencyKey = None,
+) -> Response[ConversationBody]:
+    """Takes what `export` gives as json or ndjson, of this server or another one, as a new conversation of one's own: the whole
+    tree with its texts and times, under new ids. Answers that were being made are `interrupted`. Nothing of it is there before
+    all of it is."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in list(ImportFormat):
+        raise UnsupportedMediaType(
+            f"expected one of {', '.join(ImportFormat)}, got {content_type or 'no content type'!r}"
+        )
+    wanted = ImportRequest(
+        user_id=caller.user_id,
+        kind=ImportFormat(content_type),
+        body=request.stream(),
+        path=request.scope["path"],
+        idempotency_key=idempotency_key,
+    )
+    body, replayed = await importing.run(wanted)
+    headers = {"Location": f"/api/v1/conversations/{body.id}", "ETag": etag(body.version)}
+    return Response(body, headers={**NO_STORE, **headers, **(REPLAYED_HEADER if replayed else {})})
+
+
 def router() -> Router:
     """The routes, for one application."""
     return Router(
@@ -178,6 +227,7 @@ def router() -> Router:
             delete_conversation,
             list_messages,
             export_conversation,
+            import_conversation,
         ],
         tags=["Conversations"],
     )

@@ -33,7 +33,8 @@ async def index_texts(
         if (words := words_of(text))
     ]
     if documents:
-        await session.execute(insert(SearchDocument), documents)
+        # With NULL as a value like any other: else those with a message and those without would be two statements.
+        await session.execute(insert(SearchDocument), documents, execution_options={"render_nulls": True})
 
 
 async def index_message(

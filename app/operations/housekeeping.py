@@ -12,7 +12,10 @@ INTERVAL_S = 3600.0
 
 
 async def keep_house(
-    chores: Sequence[Callable[[], Awaitable[None]]], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chores: Sequence[Callable[[], Awaitable[None]]],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    *,
+    every_s: float = INTERVAL_S,
 ) -> None:
     """Do every chore now and then once per interval, until cancelled. One that fails is logged and tried again next time."""
     while True:
@@ -22,4 +25,4 @@ async def keep_house(
             except Exception:
                 # A database that is away for a moment must not end the sweeping for good.
                 structlog.get_logger("kvasir.housekeeping").exception("a chore failed")
-        await sleep(INTERVAL_S)
+        await sleep(every_s)

@@ -8,6 +8,7 @@ Made once per app and held by its context. Callers report what happened, at the 
     metrics.socket_opened() / socket_closed()   the connection
     metrics.http_request(method, path, status)  the request log
     metrics.event_loop_lagged(seconds)          the loop's watch
+    metrics.conversation_removed(reason, …)     retention, with what was freed
 
 What the engine knows by itself is read from its snapshot when somebody asks (`engine_metrics`). It must never carry a label whose
 values users can multiply: no user, no conversation, no raw path. Called on the event loop only.
@@ -22,6 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from app.operations.engine_metrics import EngineCollector
+from engine.snapshot import PagesByTier
 from engine.types import EngineEvent, EngineStats, Finished, RequestId, TextDelta, Usage
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -63,6 +65,13 @@ class Metrics:
         self._responses = self._counter("responses_total", "Ended answers by how they ended", "status")
         self._rejections = self._counter("rejections_total", "Answers refused before they were queued", "reason")
         self._http_requests = self._counter("http_requests_total", "HTTP requests by route", "method", "path", "status")
+        self._removed_conversations = self._counter(
+            "retention_conversations_total", "Conversations removed because their time was over", "reason"
+        )
+        self._removed_messages = self._counter("retention_messages_total", "Messages removed with them")
+        self._removed_text = self._counter("retention_text_characters_total", "Characters of their texts")
+        self._removed_logs = self._counter("retention_log_bytes_total", "Bytes of their event logs")
+        self._removed_pages = self._counter("retention_kv_pages_total", "Pages of KV the engine kept of them", "tier")
         self._sockets = Gauge("kvasir_sockets", "Open WebSockets", registry=self.registry)
         self._loop_lag = self._histogram(
             "event_loop_lag_seconds", "How late the event loop was for a timer, sampled all the time", SHORT_SECONDS
@@ -99,6 +108,17 @@ class Metrics:
     def http_request(self, method: str, path: str, status: int) -> None:
         """One HTTP request was answered. `path` is the route's template, never the path that was asked for."""
         self._http_requests.labels(method if method in KNOWN_METHODS else "other", path, str(status)).inc()
+
+    def conversation_removed(
+        self, reason: str, *, messages: int, text_chars: int, log_bytes: int, pages: PagesByTier
+    ) -> None:
+        """A conversation whose time was over is gone, and all this with it."""
+        self._removed_conversations.labels(reason).inc()
+        self._removed_messages.inc(messages)
+        self._removed_text.inc(text_chars)
+        self._removed_logs.inc(log_bytes)
+        for tier, count in (("device", pages.device), ("host", pages.host), ("disk", pages.disk)):
+            self._removed_pages.labels(tier).inc(count)
 
     def event_loop_lagged(self, seconds: float) -> None:
         """One sample of how late a timer fired."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.models import Conversation, Message, MessageStatus
@@ -87,6 +87,13 @@ async def last_seq(session: AsyncSession, message_id: str) -> int:
 async def stored_log(session: AsyncSession, response_id: str) -> bytes | None:
     """The log of an ended response."""
     return await session.scalar(select(ResponseLog.frames).where(ResponseLog.response_id == response_id))
+
+
+async def log_bytes(session: AsyncSession, conversation_id: str) -> int:
+    """What the stored logs of a conversation take."""
+    size = select(func.coalesce(func.sum(func.length(ResponseLog.frames)), 0))
+    joined = size.join(Response, Response.id == ResponseLog.response_id)
+    return (await session.scalar(joined.where(Response.conversation_id == conversation_id))) or 0
 
 
 async def first_response_to(session: AsyncSession, message_id: str) -> Response:

@@ -126,12 +126,20 @@ def fill_sqlite(path: Path, rows: Iterator[Tables]) -> None:
     connection = sqlite3.connect(path)
     try:
         connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("PRAGMA cache_size=-500000")
+        (trigger,) = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'search_documents_insert'"
+        ).fetchone()
+        connection.execute("DROP TRIGGER search_documents_insert")
         for tables in rows:
             for table, (columns, values) in tables.items():
                 marks = ", ".join("?" * len(columns))
                 statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
                 connection.executemany(statement, (tuple(map(_in_sqlite, row)) for row in values))
             connection.commit()
+        connection.execute("INSERT INTO search_index (search_index) VALUES ('rebuild')")
+        connection.execute(trigger)
+        connection.commit()
     finally:
         connection.close()
 
