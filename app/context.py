@@ -39,7 +39,6 @@ from app.personas.prefixes import PersonaPrefixes
 from app.personas.service import PersonaService
 from app.realtime.hub import Hub
 from app.responses.opening import Responses, open_responses
-from app.responses.queries import log_bytes
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
 from app.sessions.forgetting import Forgetting
@@ -138,7 +137,7 @@ async def open_context(
             now=now,
         )
         retention = Retention(
-            database, conversations, engine, log_bytes, metrics, days=settings.retention_days, now=now
+            database, conversations, engine, responses.log_bytes, metrics, days=settings.retention_days, now=now
         )
         # The last two wait for the engine, and must keep nothing else waiting.
         chores = [

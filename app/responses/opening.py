@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from app.clock import Monotonic, Now
 from app.conversations.models import MessageStatus
 from app.conversations.schemas import ConversationBody, GoneReason
@@ -22,6 +24,7 @@ from app.operations.metrics import Metrics
 from app.realtime.hub import Hub
 from app.realtime.journal import Journal
 from app.realtime.recorder import Recorder
+from app.responses import queries
 from app.responses.admission import Admission
 from app.responses.dispatcher import Dispatcher
 from app.responses.reading import ResponseReader
@@ -60,6 +63,10 @@ class Responses:
         for answer in answers:
             await answer.ended.wait()
         return bool(answers)
+
+    async def log_bytes(self, session: AsyncSession, conversation_id: str) -> int:
+        """What the stored event logs of a conversation take; inside the caller's unit of work."""
+        return await queries.log_bytes(session, conversation_id)
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when nothing runs and nobody is there."""

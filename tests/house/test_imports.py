@@ -88,6 +88,15 @@ SQLALCHEMY_MODULES = (
     "app/cli/database.py",
     # The tree of messages, which `responses` grows inside its own unit of work.
     "app/conversations/tree.py",
+    # The history. One file with the SQL of all of it would be an attic.
+    "app/conversations/external_ids.py",
+    "app/conversations/full_text.py",
+    "app/conversations/importing.py",
+    "app/conversations/listing.py",
+    "app/conversations/retention.py",
+    "app/conversations/retention_policies.py",
+    "app/conversations/search_index.py",
+    "app/conversations/tags.py",
 )
 
 
