@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from engine.config import PAGE_TOKENS
+from engine.decode_layout import DecodeLayout
 from engine.kv_cache import KVCache
 from engine.model.batch import ForwardBatch
 from engine.model.decoder import DecoderLike
@@ -33,6 +34,7 @@ class Runner:
         self._decoder = decoder
         self._cache = cache
         self._sampler = sampler
+        self._layout = DecodeLayout()
 
     def run(self, scheduled: Sequence[Scheduled], states: Sequence[SamplingState]) -> list[int | None]:
         """Compute the tokens of the scheduled and sample for those that `samples`, in order; `states` are theirs.
@@ -40,7 +42,8 @@ class Runner:
         None stands for a row whose logits were not numbers.
         """
         with torch.inference_mode():
-            logits = self._decoder.forward(forward_batch(scheduled), self._cache)
+            batch = self._layout.following(scheduled) or self._layout.keep(scheduled, forward_batch(scheduled))
+            logits = self._decoder.forward(batch, self._cache)
             return self._sampler.sample(logits, states) if states else []
 
     def warm_up(self, max_step_tokens: int, max_running: int) -> None:

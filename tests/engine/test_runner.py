@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import random
+from dataclasses import fields
+
+import pytest
 import torch
 
 from engine.config import PAGE_TOKENS
+from engine.decode_layout import DecodeLayout
 from engine.kv_cache import KVCache
-from engine.pages import PageId
+from engine.model.batch import ForwardBatch
+from engine.pages import PageId, pages_for
 from engine.runner import Runner, forward_batch
 from engine.sampler import Sampler
 from engine.sequence import Sequence
@@ -60,3 +66,44 @@ def test_warming_up_runs_a_prompt_and_batches_within_the_memory_there_is() -> No
     runner = Runner(decoder, KVCache.for_spec(SPEC, 2), Sampler(VOCABULARY, frozenset()))
     runner.warm_up(max_step_tokens=256, max_running=5)
     assert [len(batch.token_ids) for batch in decoder.batches] == [2 * PAGE_TOKENS, 1, 4]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_that_goes_on_has_the_layout_that_it_would_have_anew(seed: int) -> None:
+    """Answers grow over their pages, come, leave, and are preempted to come back with other pages."""
+    chance, layout, went_on = random.Random(seed), DecodeLayout(), 0
+    fresh = iter(range(1, 100_000))
+    running: list[Sequence] = []
+    for _ in range(300):
+        match chance.randrange(30):
+            case 0 if running:
+                running.remove(chance.choice(running))
+            case 1:
+                running.insert(chance.randrange(len(running) + 1), sequence(chance.choices(range(99), k=40), []))
+            case 2 if running:
+                chance.choice(running).pages = []
+        for one in running:
+            one.tokens.append(next(fresh))
+            one.pages += [PageId(next(fresh)) for _ in range(pages_for(len(one.tokens)) - len(one.pages))]
+        scheduled = [Scheduled(one, len(one.tokens) - 1, len(one.tokens)) for one in running]
+        if not scheduled:
+            continue
+        expected = forward_batch(scheduled)
+        batch = layout.following(scheduled)
+        went_on += batch is not None
+        batch = batch or layout.keep(scheduled, forward_batch(scheduled))
+        for field in fields(ForwardBatch):
+            one, other = getattr(batch, field.name), getattr(expected, field.name)
+            assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other, field.name
+    assert went_on > 100
+
+
+def test_a_prompt_or_a_step_that_was_left_out_is_laid_out_anew() -> None:
+    layout = DecodeLayout()
+    answer = sequence(list(range(20)), [3, 4])
+    for step in ([Scheduled(answer, 0, 16)], [Scheduled(answer, 16, 20)], [Scheduled(answer, 19, 20)]):
+        assert layout.following(step) is None
+        layout.keep(step, forward_batch(step))
+    answer.tokens += [7, 8]
+    assert layout.following([Scheduled(answer, 21, 22)]) is None
+    assert layout.following([Scheduled(answer, 20, 22)]) is None
