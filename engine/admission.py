@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engine.cached_page import CachedPage
 from engine.pages import PageId
 from engine.sequence import Sequence
-from engine.types import CachedFrom, Namespace
+from engine.types import CachedFrom, NamespaceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Restoring:
 
 def origin(page: CachedPage) -> str:
     """The field of `CachedFrom` that counts a page."""
-    if page.namespace == Namespace.public():
+    if page.namespace.kind is NamespaceKind.PUBLIC:
         return "prefix"
     if page.device is not None:
         return "device"

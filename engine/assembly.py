@@ -15,6 +15,7 @@ from engine.core import Engine
 from engine.errors import EngineError
 from engine.kv_cache import KVCache, KVSpec
 from engine.memory import Memory
+from engine.memory_budget import MemoryBudget
 from engine.model.loader import LoadedModel
 from engine.page_keys import PageKeys
 from engine.pages import PagePool
@@ -91,8 +92,9 @@ def assemble(
         disk,
         Transfers(config.transfer_timeout_s, clock, wake),
         clock=clock,
-        host_victims=cache.host_victims,
+        host_victims=cache.host.victims,
         prune=cache.prune,
+        stored=cache.stored,
         write_behind=lambda count: memory.write_behind(count),
     )
     exist = [SessionState.DEVICE]
@@ -118,11 +120,12 @@ def assemble(
     if config.reuse and (opening := tokenizer.prefix_ids(())):
         engine.set_prefix(DEFAULT_OPENING, opening)
     logger.info(
-        "%s is ready; the KV cache holds %d tokens, the host %d, the disk %d",
+        "%s is ready; the KV cache holds %d tokens, the host %d, the disk %d; beside the model they take up to %d MiB of memory",
         info.name,
         num_pages * PAGE_TOKENS,
         host.num_slots * PAGE_TOKENS if host is not None else 0,
         (config.disk_bytes // KVCache.bytes_per_page(spec)) * PAGE_TOKENS if disk is not None else 0,
+        MemoryBudget.of(config, KVCache.bytes_per_page(spec)).total >> 20,
     )
     return engine, ReadyEngine(info, tokenizer, scheduler.max_sequence_tokens)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """Tokens that both begin with. Both are lists or both are tuples."""
+    """Tokens that both begin with. Both are of one type."""
     limit = min(len(left), len(right))
     # The usual case is that one goes on where the other ends, and comparing whole slices is much quicker than a loop.
     if left[:limit] == right[:limit]:

@@ -11,50 +11,82 @@ at the end, and a chat that was forgotten is only encoded whole. Nothing here is
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.chat_layouts import ChatLayout
-from engine.types import Namespace, SessionKey, Turn
+from engine.types import Namespace, Role, SessionKey, Turn
 
-MAX_BYTES: Final = 64 << 20
-"""About a million tokens of text, in the estimate of `EncodedChat.num_bytes`."""
+MAX_BYTES: Final = 32 << 20
+"""About three million tokens of usual text."""
 
-_ID_BYTES: Final = 4
-_STORED_ID_BYTES: Final = 40
-_MESSAGE_BYTES: Final = 300
+_MESSAGE_BYTES: Final = 100
+"""A message's own object, and its place in the lists; texts and ids come on top."""
+
+_CHAT_BYTES: Final = 1000
 _SIZE_BYTES: Final = 12
+
+
+class Message(NamedTuple):
+    """What a turn was encoded from: its text, or the ids of an earlier answer. Then the ids are not kept twice, and `text` is
+    None: they are the last `num_stored_ids` before the message's end."""
+
+    role: Role
+    text: str | None
+    num_stored_ids: int = 0
+
+    @classmethod
+    def of(cls, turn: Turn, *, has_ids: bool) -> Message:
+        stored = turn.token_ids if has_ids else None
+        return cls(turn.role, turn.text) if stored is None else cls(turn.role, None, len(stored))
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedChat:
-    """The ids of a chat, and after how many of them each message ends, in the order of the layout."""
+    """The ids of a chat, and after how many of them each message ends, in the order of the layout. `messages` are in the order
+    of the turns."""
 
-    turns: Sequence[Turn]
+    messages: Sequence[Message]
     layout: ChatLayout
     ids: array[int]
     ends: array[int]
 
     @property
     def num_bytes(self) -> int:
-        """What remembering it costs, roughly and rather too much than too little."""
-        texts = sum(len(turn.text) for turn in self.turns)
-        stored_ids = sum(len(turn.token_ids) for turn in self.turns if turn.token_ids is not None)
-        return _ID_BYTES * len(self.ids) + _STORED_ID_BYTES * stored_ids + 2 * texts + _MESSAGE_BYTES * len(self.turns)
+        """What remembering it costs. The layout is not its own."""
+        texts = sum(sys.getsizeof(message.text) for message in self.messages if message.text is not None)
+        numbers = sys.getsizeof(self.ids) + sys.getsizeof(self.ends)
+        return _CHAT_BYTES + texts + numbers + _MESSAGE_BYTES * len(self.messages)
 
-    def num_common_messages(self, turns: Sequence[Turn], layout: ChatLayout) -> int:
-        """How many messages, in the order of the layouts, this chat and another begin with alike."""
+    def num_common_messages(self, turns: Sequence[Turn], layout: ChatLayout, has_ids: Callable[[Turn], bool]) -> int:
+        """How many messages, in the order of the layouts, this chat and another begin with alike. `has_ids` says whether a turn
+        would be encoded from its ids."""
         position = 0
         for text, index, other_text, other_index in zip(
             self.layout.texts, self.layout.order, layout.texts, layout.order, strict=False
         ):
-            if text != other_text or not _same_message(self.turns, index, turns, other_index):
+            # The opening of an answer depends on who spoke before it.
+            before = self.messages[index - 1].role if index else None
+            other_before = turns[other_index - 1].role if other_index else None
+            if text != other_text or before is not other_before:
+                break
+            if not self._is_message(position, turns[other_index], has_ids):
                 break
             position += 1
         return position
+
+    def _is_message(self, position: int, turn: Turn, has_ids: Callable[[Turn], bool]) -> bool:
+        role, text, num_stored_ids = self.messages[self.layout.order[position]]
+        if role is not turn.role:
+            return False
+        if text is not None:
+            return text == turn.text and not has_ids(turn)
+        end = self.ends[position]
+        return tuple(self.ids[end - num_stored_ids : end]) == turn.token_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +160,3 @@ class _Remembered:
 def _num_common(some: Sequence[int], others: Sequence[int]) -> int:
     shorter = min(len(some), len(others))
     return next((at for at in range(shorter) if some[at] != others[at]), shorter)
-
-
-def _same_message(turns: Sequence[Turn], index: int, other_turns: Sequence[Turn], other_index: int) -> bool:
-    turn, other = turns[index], other_turns[other_index]
-    return (
-        (turn is other or turn == other)
-        # The opening of an answer depends on who spoke before it.
-        and (turns[index - 1].role if index else None) is (other_turns[other_index - 1].role if other_index else None)
-    )

@@ -19,10 +19,11 @@ from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
 from engine.misses import Departure
+from engine.packed_tokens import count_tokens, pack_tokens
 from engine.prefixes import Prefix, Prefixes
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence
-from engine.session import Session
+from engine.session import Retention, Session
 from engine.sessions import Demotion, Sessions
 from engine.snapshot import PrefixState, PrefixStatus, SessionState
 from engine.step_size import StepLoad
@@ -85,7 +86,10 @@ class Memory:
             sequence.public_tokens = self.prefixes.public_tokens(request.persona, sequence.tokens)
             self.prefixes.use(request.persona or "")
         if (key := request.session_key) is not None:
-            sequence.session = self.sessions.begin(key, request.priority)
+            session = sequence.session = self.sessions.begin(key, request.priority)
+            # The very object that its pages have: it is compared with theirs, page by page.
+            sequence.namespace = session.key.namespace
+            sequence.page_keys = session.known_keys(sequence.tokens, sequence.public_tokens)
 
     def give_up_turn(self, sequence: Sequence) -> None:
         """The sequence could not be queued."""
@@ -116,6 +120,9 @@ class Memory:
             if committed:
                 cached = sequence.cached_from or CachedFrom()
                 self.sessions.commit(session, committed, cached.total, ttft_ms)
+                if len(committed) == session.num_tokens:
+                    session.page_keys = sequence.page_keys[: len(committed) // PAGE_TOKENS]
+                    session.public_tokens = sequence.public_tokens
             self.sessions.end(session)
         if sequence.public_tokens and not self.prefixes.is_public(sequence.tokens[: sequence.public_tokens]):
             # Its persona was dropped or replaced while it ran, and what it had published of that is nobody's.
@@ -226,7 +233,7 @@ class Memory:
             if session.key.namespace.kind is NamespaceKind.PUBLIC:
                 self._found_prefixes[session.key.name] = session
             else:
-                reach = (page.content.index * PAGE_TOKENS + len(page.content.tokens) for page in session.pages)
+                reach = (page.content.index * PAGE_TOKENS + count_tokens(page.content.packed) for page in session.pages)
                 owner = self.sessions.restore(session.key, max(reach), session.idle_s)
                 self._adopt_pages(session, owner)
         for key, tokens in foreign.items():
@@ -239,8 +246,8 @@ class Memory:
         found, prefix = self._found_prefixes.pop(name, None), self.prefixes.get(name)
         if found is None or prefix is None:
             return
-        tokens = {page.content.index: page.content.tokens for page in found.pages}
-        if tuple(token for index in sorted(tokens) for token in tokens[index]) == prefix.ids:
+        packed = {page.content.index: page.content.packed for page in found.pages}
+        if b"".join(packed[index] for index in sorted(packed)) == pack_tokens(prefix.ids):
             self._adopt_pages(found, prefix.owner)
         else:
             self.tiers.delete_session(found.key, _nobody_cares)
@@ -260,7 +267,7 @@ class Memory:
     def unclaimed_prefixes(self) -> Iterator[PrefixStatus]:
         """Prefixes on disk that nobody has registered since the start: of personas that are gone, unless they still come."""
         for name, found in self._found_prefixes.items():
-            tokens = sum(len(page.content.tokens) for page in found.pages)
+            tokens = sum(count_tokens(page.content.packed) for page in found.pages)
             yield PrefixStatus(name, PrefixState.COLD, tokens, len(found.pages), "disk")
 
     def drop_prefix(self, name: str, on_gone: Callable[[bool], None]) -> None:
@@ -274,7 +281,7 @@ class Memory:
         for content, stored in found.pages:
             try:
                 page = self._cache.adopt(
-                    content.key, content.parent, owner.key.namespace, content.index, content.tokens, stored, owner
+                    content.key, content.parent, owner.key.namespace, content.index, content.packed, stored, owner
                 )
             except EngineError as problem:
                 logger.warning("a page on disk is left alone: %s", problem)
@@ -282,18 +289,24 @@ class Memory:
                 self.tiers.adopt(page)
 
     def write_behind(self, count: int) -> Iterator[tuple[SessionKey, list[CachedPage]]]:
-        """About so many pages of the host that are not on disk, of those idle longest first."""
-        for session in sorted(self.sessions, key=lambda session: session.last_turn_at):
-            if count <= 0:
-                return
+        """About so many pages of the host that are not on disk, of sessions whose went there longest ago first."""
+        unsaved, again = self._cache.host.unsaved, list[Session]()
+        while unsaved and count > 0:
+            session = next(iter(unsaved))
+            del unsaved[session]
             pages = [page for page in session.pages if page.host is not None and page.disk is None]
-            if pages and session.state is not SessionState.ACTIVE:
+            if not pages or session.retention is Retention.PREFIX:
+                continue
+            # Asked again in any case: writing may fail, and one that is being answered now is idle later.
+            again.append(session)
+            if session.state is not SessionState.ACTIVE:
                 count -= len(pages)
                 yield session.key, sorted(pages, key=_by_index)
+        unsaved.update(dict.fromkeys(again))
 
     def _is_worth_fetching(self, pages: Items[CachedPage]) -> bool:
         """Whether these neighbours are brought back sooner than computed, by what both have taken so far."""
-        num_tokens = sum(len(page.tokens) for page in pages)
+        num_tokens = sum(page.num_tokens for page in pages)
         load = StepLoad().with_prompt(num_tokens, pages[0].index * PAGE_TOKENS)
         seconds = self._scheduler.step_size.seconds(load)
         return self.tiers.worth_fetching(pages, num_tokens / seconds if seconds > 0 else None)

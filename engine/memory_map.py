@@ -38,8 +38,7 @@ def snapshot(scheduler: Scheduler, memory: Memory) -> EngineSnapshot:
 
 
 class MemoryStats:
-    """The part of the statistics that is about memory. While there is work it is counted now and then only: that takes a while
-    where there are many pages."""
+    """The part of the statistics that is about memory. While there is work it is counted now and then only."""
 
     def __init__(self, scheduler: Scheduler, memory: Memory) -> None:
         self._scheduler = scheduler
@@ -62,7 +61,7 @@ def memory_stats(scheduler: Scheduler, memory: Memory) -> EngineStats:
     return EngineStats(
         EngineState.READY,
         reuse=memory.reuse,
-        pages=count_pages(scheduler),
+        pages=count_pages(scheduler, memory),
         tier_bytes=(
             ("device", used_bytes, pool.num_pages * page_bytes),
             ("host", tiers.host.used_bytes, tiers.host.limit_bytes),
@@ -104,18 +103,28 @@ def page_map(scheduler: Scheduler) -> tuple[PageStatus, ...]:
     return tuple(statuses)
 
 
-def count_pages(scheduler: Scheduler) -> tuple[tuple[str, str, int], ...]:
-    """(tier, state, pages); a page in two tiers counts in both."""
-    counts: Counter[tuple[str, PageState]] = Counter()
-    pool, cache = scheduler.pool, scheduler.cache
-    for page in cache:
-        state = state_of(page)
-        if page.device is not None and pool.is_evictable(page.device):
-            counts["device", state] += 1
-        counts["host", state] += page.host is not None
-        counts["disk", state] += page.disk is not None
-    counts["device", PageState.FREE] = pool.num_free
+def count_pages(scheduler: Scheduler, memory: Memory) -> tuple[tuple[str, str, int], ...]:
+    """(tier, state, pages); a page in two tiers counts in both. It looks at no more pages than running answers and personas have:
+    there may be a hundred thousand others.
+
+    A page without an owner is on the device only: what loses its last owner leaves the index, and only what has one is parked.
+    """
+    pool, cache, tiers = scheduler.pool, scheduler.cache, memory.tiers
+    of_prefixes = [page for prefix in memory.prefixes for page in prefix.owner.pages]
+    held = {page for sequence in (*scheduler.running, *scheduler.restoring) for page in sequence.pages}
+    unowned_held = sum(page is not None and not page.owners for page in map(cache.on_device, held))
+    of_prefixes_in = {
+        "device": sum(page.device is not None and pool.is_evictable(page.device) for page in of_prefixes),
+        "host": sum(page.host is not None for page in of_prefixes),
+        "disk": sum(page.disk is not None for page in of_prefixes),
+    }
+    cached = cache.num_unowned - unowned_held
+    pages_in = {"device": pool.num_evictable - cached, "host": tiers.host.pages, "disk": tiers.disk.pages}
+    counts = {("device", PageState.FREE): pool.num_free, ("device", PageState.CACHED): cached}
     counts["device", PageState.RUNNING] = pool.num_pages - pool.num_free - pool.num_evictable
+    for tier, count in pages_in.items():
+        counts[tier, PageState.PREFIX] = of_prefixes_in[tier]
+        counts[tier, PageState.LEASED] = count - of_prefixes_in[tier]
     return tuple((tier, state.value, count) for (tier, state), count in sorted(counts.items()) if count)
 
 

@@ -13,39 +13,26 @@ prefix, so what users write never gets there. Nothing here is promised: any page
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
-from engine.cached_page import CachedPage, StoredPage
-from engine.common_length import common_length
+from engine.cached_page import NOBODY, CachedPage, StoredPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
 from engine.eviction_order import EvictionOrder, page_retention
+from engine.host_pages import HostPages
+from engine.packed_tokens import PackedTokens, common_tokens, pack_tokens, part_of
+from engine.page_families import PageFamilies
 from engine.page_keys import PageKey, PageKeys
 from engine.pages import PageId, PagePool
+from engine.prefix_match import PrefixMatch
 from engine.sessions import Retention, Session
 from engine.types import Namespace
 
-Family = tuple[PageKey, Namespace, int]
-"""Pages with the same parent, namespace and first token: among them the best partial match is looked for."""
-
+PUBLIC: Final = Namespace.public()
 
 Move = Callable[[Sequence[CachedPage]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixMatch:
-    """What there is of a prompt: whole pages from its beginning, then `tail_tokens` tokens of the page `tail`."""
-
-    pages: tuple[CachedPage, ...] = ()
-    tail: CachedPage | None = None
-    tail_tokens: int = 0
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.pages) * PAGE_TOKENS + self.tail_tokens
 
 
 class PrefixCache:
@@ -62,10 +49,12 @@ class PrefixCache:
         self._forget: Move = _nothing
         self._pages: dict[PageKey, CachedPage] = {}
         self._on_device: dict[PageId, CachedPage] = {}
-        self._host_losers: list[CachedPage] = []
-        self._families: dict[Family, list[CachedPage]] = {}
+        self._families = PageFamilies()
         self._uses = 0
-        self._order = EvictionOrder(pool)
+        self._device_order = EvictionOrder(self._may_leave_device, page_retention)
+        self.host = HostPages()
+        self.num_unowned = 0
+        """Pages that no session and no persona owns."""
 
     def move_with(self, *, park: Move, leave_host: Move, forget: Move) -> None:
         """Say who moves bytes. `park` is called with pages that are about to leave the device, and may give them a host slot;
@@ -78,10 +67,13 @@ class PrefixCache:
         self, tokens: Sequence[int], namespace: Namespace, public_tokens: int, known: list[PageKey]
     ) -> list[PageKey]:
         """Keys of all whole pages of these tokens. `known` are the first of them, and is extended."""
-        for index in range(len(known), len(tokens) // PAGE_TOKENS):
-            parent = known[-1] if known else self.keys.root
-            page_tokens = tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS]
-            known.append(self.keys.following(parent, namespace_of(index, namespace, public_tokens), page_tokens))
+        start, end = len(known), len(tokens) // PAGE_TOKENS
+        packed = pack_tokens(tokens[start * PAGE_TOKENS : end * PAGE_TOKENS])
+        parent = known[-1] if known else self.keys.root
+        for index in range(start, end):
+            page_tokens = part_of(packed, (index - start) * PAGE_TOKENS, (index - start + 1) * PAGE_TOKENS)
+            parent = self.keys.following(parent, namespace_of(index, namespace, public_tokens), page_tokens)
+            known.append(parent)
         return known
 
     def match(
@@ -90,22 +82,25 @@ class PrefixCache:
         """The longest beginning of `tokens` that is there, in any tier. The last token is never part of it: its logits are
         wanted. Nothing changes."""
         limit = len(tokens) - 1
+        packed = pack_tokens(tokens[:limit])
         pages: list[CachedPage] = []
+        num_public = public_tokens // PAGE_TOKENS
         for index, key in enumerate(keys[: limit // PAGE_TOKENS]):
             page = self._pages.get(key)
-            expected = tuple(tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS])
-            if page is None or not page.holds(namespace_of(index, namespace, public_tokens), index, expected):
+            expected = part_of(packed, index * PAGE_TOKENS, (index + 1) * PAGE_TOKENS)
+            whose = PUBLIC if index < num_public else namespace
+            if page is None or not page.holds(whose, index, expected):
                 break
             pages.append(page)
         start = len(pages) * PAGE_TOKENS
         parent = keys[len(pages) - 1] if pages else self.keys.root
         tail, best = None, (0, False, False)
-        for whose, end in ((namespace, limit), (Namespace.public(), min(limit, public_tokens))):
-            wanted = tuple(tokens[start : min(end, start + PAGE_TOKENS)])
-            for page in self._families.get((parent, whose, wanted[0]), ()) if wanted else ():
+        for whose, end in ((namespace, limit), (PUBLIC, min(limit, public_tokens))):
+            wanted = part_of(packed, start, min(end, start + PAGE_TOKENS))
+            for page in self._families.of(parent, whose, wanted) if wanted else ():
                 # Of those that are alike equally far the one that is nearest.
-                rank = (common_length(page.tokens, wanted), page.device is not None, page.host is not None)
-                if rank > best and rank[0]:
+                rank = (common_tokens(page.packed, wanted), page.device is not None, page.host is not None)
+                if rank > best:
                     tail, best = page, rank
         return PrefixMatch(tuple(pages), tail, best[0])
 
@@ -123,7 +118,10 @@ class PrefixCache:
         self._uses += 1
         for page in pages:
             page.last_used = self._uses
-            self._order.add(page, self._on_device.values())
+            if page.device is not None:
+                self._device_order.add(page)
+            if page.host is not None:
+                self.host.add(page)
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class PrefixCache:
         published = []
         for index in indices:
             whose = namespace_of(index, namespace, public_tokens)
-            page_tokens = tuple(tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS])
+            page_tokens = pack_tokens(tokens[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS])
             parent = keys[index - 1] if index else self.keys.root
             page = self._add(keys[index], parent, whose, index, page_tokens)
             if page.holds(whose, index, page_tokens):
@@ -159,12 +157,12 @@ class PrefixCache:
     ) -> None:
         """Index the page after the last whole one of `tokens`, which holds the rest of them, in the namespace itself."""
         index = len(tokens) // PAGE_TOKENS
-        rest = tuple(tokens[index * PAGE_TOKENS :])
+        rest = pack_tokens(tokens[index * PAGE_TOKENS :])
         if not rest:
             return
         parent = keys[index - 1] if index else self.keys.root
-        for sibling in self._families.get((parent, namespace, rest[0]), ()):
-            is_longer = len(sibling.tokens) > len(rest) and sibling.tokens[: len(rest)] == rest
+        for sibling in self._families.of(parent, namespace, rest):
+            is_longer = len(sibling.packed) > len(rest) and sibling.packed.startswith(rest)
             if is_longer and owner in sibling.owners and sibling.device is not None:
                 self.use([sibling])
                 return
@@ -179,15 +177,15 @@ class PrefixCache:
         parent: PageKey,
         namespace: Namespace,
         index: int,
-        tokens: tuple[int, ...],
+        packed: PackedTokens,
         stored: StoredPage,
         owner: Session,
     ) -> CachedPage:
         """Index a page that was found on disk. Raises EngineError where its key is not that of its tokens."""
-        if self.keys.following(parent, namespace, tokens) != key:
+        if self.keys.following(parent, namespace, packed) != key:
             raise EngineError(f"page {index} of a stored session has another key than its tokens have")
-        page = self._add(key, parent, namespace, index, tokens)
-        if not page.holds(namespace, index, tokens):
+        page = self._add(key, parent, namespace, index, packed)
+        if not page.holds(namespace, index, packed):
             raise EngineError(f"page {index} of a stored session has the key of another page")
         page.disk = page.disk or stored
         self._own(page, owner)
@@ -197,12 +195,16 @@ class PrefixCache:
         """The bytes of an indexed page are in this device page too, which a sequence holds."""
         if page in self and page.device is None:
             self._place(page, device)
-            self._order.add(page, self._on_device.values())
+            self._line_up(page)
+
+    def stored(self, page: CachedPage) -> None:
+        """The bytes of an indexed page are on the disk too, so it loses nothing by leaving the host."""
+        self.host.add(page)
 
     def own(self, pages: Iterable[CachedPage], owner: Session) -> None:
         """These pages are on the path of `owner`; public ones are everybody's and not counted."""
         for page in pages:
-            if page.namespace == owner.key.namespace:
+            if page.owners is not owner.alone and page.namespace == owner.key.namespace:
                 self._own(page, owner)
 
     # --- removing ----------------------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ class PrefixCache:
     def make_room(self, count: int) -> None:
         """Have `count` pages free, as far as there are any to evict."""
         wanted = max(0, count - self.pool.num_free)
-        victims = list(islice(self._order.take(self._on_device.values()), wanted)) if wanted else []
+        victims = list(islice(self._device_order.take(), wanted)) if wanted else []
         self.leave_device(victims)
 
     def leave_device(self, pages: Sequence[CachedPage]) -> None:
@@ -225,8 +227,9 @@ class PrefixCache:
             self._park(parked)
         for page in leaving:
             self._unplace(page)
-        self.prune([*leaving, *self._host_losers])
-        self._host_losers.clear()
+        for page in parked:
+            self.host.add(page)
+        self.prune([*leaving, *self.host.take_named()])
 
     def leave_memory(self, pages: Sequence[CachedPage]) -> None:
         """Give up the places of these on device and host. What is not on disk is lost."""
@@ -245,31 +248,34 @@ class PrefixCache:
         removed = []
         for page in list(owner.pages):
             owner.pages.discard(page)
-            page.owners.discard(owner)
+            page.owners -= owner.alone
             if not page.owners:
+                self.num_unowned += 1
                 removed.append(page)
             else:
-                self._order.add(page, self._on_device.values())
+                self._line_up(page)
+                self.host.note_unsaved([page])
         self.remove(removed)
+        self.host.unsaved.pop(owner, None)
         return removed
 
     def remove(self, pages: Sequence[CachedPage]) -> None:
         """Take pages out of the index and give up every place of theirs but files, which go with their session."""
         for page in pages:
             self._unplace(page)
-            for owner in page.owners:
-                owner.pages.discard(page)
-            page.owners.clear()
             if self._pages.get(page.key) is page:
                 del self._pages[page.key]
-                family = self._families[_family(page)]
-                family.remove(page)
-                if not family:
-                    del self._families[_family(page)]
+                self._families.discard(page)
+                self.num_unowned -= not page.owners
+            for owner in page.owners:
+                owner.pages.discard(page)
+            page.owners = NOBODY
         self._forget(pages)
 
     def prune(self, pages: Iterable[CachedPage]) -> None:
-        """Take those out of the index whose bytes are nowhere any more."""
+        """Some places of these were given up or lost: take those out of the index whose bytes are nowhere any more."""
+        pages = list(pages)
+        self.host.note_unsaved(pages)
         self.remove([page for page in pages if page in self and not _has_place(page)])
 
     def remove_unowned(self, namespace: Namespace) -> None:
@@ -280,32 +286,28 @@ class PrefixCache:
         """Take every page of a user out of the index, all parts of the namespace included."""
         self.remove([page for page in self if namespace.covers(page.namespace)])
 
-    def host_victims(self, count: int) -> list[CachedPage]:
-        """Pages whose host slots are needed least: first those that lose nothing by it, then as on the device."""
-        candidates = [page for page in self if page.host is not None and not page.host_pins]
-        losers = heapq.nsmallest(count, candidates, key=_host_order)
-        self._host_losers += losers
-        return losers
-
     # --- books -------------------------------------------------------------------------------------------------------
 
     def check_integrity(self) -> None:
         """Raise where the index contradicts itself."""
         for key, page in self._pages.items():
-            if page.key != key or not 1 <= len(page.tokens) <= PAGE_TOKENS or not _has_place(page):
+            if page.key != key or not 1 <= page.num_tokens <= PAGE_TOKENS or not _has_place(page):
                 raise EngineError(f"page {page.index} of a chain is indexed wrongly, or its bytes are nowhere")
-            if self.keys.following(page.parent, page.namespace, page.tokens) != key:
+            if self.keys.following(page.parent, page.namespace, page.packed) != key:
                 raise EngineError(f"page {page.index} of a chain has another key than its tokens have")
-            if page not in self._families.get(_family(page), ()):
+            if page not in self._families.of_page(page):
                 raise EngineError(f"page {page.index} of a chain is not in its family")
             for owner in page.owners:
                 if page not in owner.pages or owner.key.namespace != page.namespace:
                     raise EngineError(f"page {page.index} of a chain has an owner that does not know it")
         if any(page.device != device or page not in self for device, page in self._on_device.items()):
             raise EngineError("a device page is in the books of a page that is elsewhere")
-        self._order.check_integrity(self._on_device.values())
-        if sum(map(len, self._families.values())) != len(self._pages):
+        self._device_order.check_integrity(self._on_device.values())
+        self.host.check_integrity(self)
+        if len(self._families) != len(self._pages):
             raise EngineError("a family holds a page that is not indexed")
+        if self.num_unowned != sum(not page.owners for page in self):
+            raise EngineError(f"{self.num_unowned} pages are counted as nobody's, and that is not how many there are")
 
     def device_pages(self) -> Iterator[PageId]:
         """The device pages that the cache holds a reference to."""
@@ -317,13 +319,15 @@ class PrefixCache:
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
-    def _add(
-        self, key: PageKey, parent: PageKey, namespace: Namespace, index: int, tokens: tuple[int, ...]
-    ) -> CachedPage:
+    def _add(self, key: PageKey, parent: PageKey, namespace: Namespace, index: int, packed: PackedTokens) -> CachedPage:
         page = self._pages.get(key)
         if page is None:
-            page = self._pages[key] = CachedPage(key, parent, namespace, index, tokens)
-            self._families.setdefault(_family(page), []).append(page)
+            # One key is one object, wherever it came from.
+            before = self._pages.get(parent)
+            parent = before.key if before is not None else parent
+            page = self._pages[key] = CachedPage(key, parent, namespace, index, packed)
+            self._families.add(page)
+            self.num_unowned += 1
         return page
 
     def _settle(self, page: CachedPage, device: PageId, owner: Session | None) -> None:
@@ -335,9 +339,9 @@ class PrefixCache:
         # A shorter one of the same owners is of no use beside it: every match of the one is a match of the other.
         superseded = [
             sibling
-            for sibling in self._families[_family(page)]
-            if len(sibling.tokens) < len(page.tokens)
-            and sibling.tokens == page.tokens[: len(sibling.tokens)]
+            for sibling in self._families.of_page(page)
+            if len(sibling.packed) < len(page.packed)
+            and page.packed.startswith(sibling.packed)
             and sibling.owners <= page.owners
         ]
         if superseded:
@@ -347,6 +351,7 @@ class PrefixCache:
         self.pool.keep(device)
         page.device = device
         self._on_device[device] = page
+        self.host.add(page)
 
     def _unplace(self, page: CachedPage) -> None:
         if page.device is not None:
@@ -355,8 +360,17 @@ class PrefixCache:
             self.pool.give_up(device)
 
     def _own(self, page: CachedPage, owner: Session) -> None:
-        page.owners.add(owner)
-        owner.pages.add(page)
+        if owner not in page.owners:
+            self.num_unowned -= not page.owners
+            page.owners = page.owners | owner.alone if page.owners else owner.alone
+            owner.pages.add(page)
+
+    def _line_up(self, page: CachedPage) -> None:
+        self._device_order.add(page)
+        self.host.add(page)
+
+    def _may_leave_device(self, page: CachedPage) -> bool:
+        return page.device is not None and self.pool.is_evictable(page.device)
 
 
 def _nothing(pages: Sequence[CachedPage]) -> None:
@@ -365,11 +379,7 @@ def _nothing(pages: Sequence[CachedPage]) -> None:
 
 def namespace_of(index: int, namespace: Namespace, public_tokens: int) -> Namespace:
     """Whose the `index`-th page of a chain is whose first `public_tokens` tokens are a persona's."""
-    return Namespace.public() if (index + 1) * PAGE_TOKENS <= public_tokens else namespace
-
-
-def _family(page: CachedPage) -> Family:
-    return page.parent, page.namespace, page.tokens[0]
+    return PUBLIC if (index + 1) * PAGE_TOKENS <= public_tokens else namespace
 
 
 def _has_place(page: CachedPage) -> bool:
@@ -378,8 +388,3 @@ def _has_place(page: CachedPage) -> bool:
 
 def _is_only_on_device(page: CachedPage) -> bool:
     return page.host is None and page.disk is None
-
-
-def _host_order(page: CachedPage) -> tuple[bool, int, int, int]:
-    is_last = page.device is None and page.disk is None
-    return is_last, page_retention(page), page.last_used, -page.index

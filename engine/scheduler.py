@@ -27,7 +27,8 @@ from engine.fair_shares import FairShares
 from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
-from engine.prefix_cache import PrefixCache, PrefixMatch
+from engine.prefix_cache import PrefixCache
+from engine.prefix_match import PrefixMatch
 from engine.room import Room, is_watched, load_of, note_pace, require_room, usual_s
 from engine.sequence import Sequence, SequenceState
 from engine.step_budget import fit_into_pages, share_among_prompts

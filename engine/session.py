@@ -6,11 +6,16 @@ thread. Pure.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
 from engine.cached_page import CachedPage
+from engine.common_length import common_length
+from engine.config import PAGE_TOKENS
+from engine.page_keys import PageKey
 from engine.snapshot import SessionState
 from engine.types import Namespace, NamespaceKind, Priority, SessionKey
 
@@ -46,9 +51,15 @@ class Session:
     key: SessionKey
     priority: Priority = Priority.INTERACTIVE
     state: SessionState | None = None
-    tokens: list[int] = field(default_factory=list)
+    tokens: array[int] = field(default_factory=lambda: array("I"))
     num_tokens: int = 0
+    page_keys: list[PageKey] = field(default_factory=list)
+    """Keys of the whole pages of `tokens`, so that the next turn does not make them anew."""
+    public_tokens: int = 0
+    """How many of `tokens` are a persona's in these keys."""
     pages: set[CachedPage] = field(default_factory=set)
+    alone: frozenset[Session] = field(init=False)
+    """What the owners of a page are that nobody else owns: one set for all of them."""
     running: int = 0
     """Turns being answered or waiting; ACTIVE is exactly when there are any."""
     turns: int = 0
@@ -62,10 +73,20 @@ class Session:
     is_leaving: bool = False
     """A demotion to `leaving_to` was handed out and has not been reported done."""
 
+    def __post_init__(self) -> None:
+        self.alone = frozenset((self,))
+
     @classmethod
     def of_prefix(cls, name: str) -> Session:
         """The owner of a persona's prefix, which no timer moves."""
         return cls(SessionKey(Namespace.public(), name), state=SessionState.DEVICE)
+
+    def known_keys(self, tokens: Sequence[int], public_tokens: int) -> list[PageKey]:
+        """Keys of the first whole pages of a prompt, as far as it begins like what was committed."""
+        if public_tokens != self.public_tokens or not self.page_keys:
+            return []
+        common = common_length(self.tokens, array("I", tokens))
+        return self.page_keys[: common // PAGE_TOKENS]
 
     @property
     def retention(self) -> Retention:

@@ -7,6 +7,7 @@ clock is injected.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
@@ -127,9 +128,11 @@ class Sessions:
         session.turns += 1
         session.cached_tokens = cached_tokens
         session.ttft_ms = ttft_ms
-        if tokens and session.tokens[: len(tokens)] != tokens:
-            session.tokens = list(tokens)
-            session.num_tokens = len(tokens)
+        committed = array("I", tokens)
+        if committed and session.tokens[: len(committed)] != committed:
+            session.tokens = committed
+            session.num_tokens = len(committed)
+            session.page_keys = []
             self.misses.came_back(session.key)
 
     def end(self, session: Session) -> None:
@@ -170,7 +173,7 @@ class Sessions:
             key,
             session.tokens if session is not None else (),
             session.num_tokens if session is not None else 0,
-            prompt,
+            array("I", prompt),
             matched,
             disabled=disabled,
         )
@@ -239,7 +242,7 @@ class Sessions:
         del self._sessions[session.key]
         session.is_leaving = False
         self.misses.depart(session.key, reason, session.num_tokens)
-        session.tokens, session.num_tokens = [], 0
+        session.tokens, session.num_tokens, session.page_keys = array("I"), 0, []
 
     # What others see
 

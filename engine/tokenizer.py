@@ -25,7 +25,7 @@ from engine.chat_layouts import ChatLayout, ChatLayouts
 from engine.chat_template import ChatTemplate
 from engine.common_length import common_length
 from engine.detokenizer import Detokenizer, TokenTexts, decoding_rules
-from engine.encoded_chats import EncodedChat
+from engine.encoded_chats import EncodedChat, Message
 from engine.errors import ModelError, TemplateRefused
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.role_order import role_orders
@@ -118,7 +118,7 @@ class ChatTokenizer:
         `before` is any chat this tokenizer encoded; the messages both begin with are taken from it. It is not changed.
         """
         turns, layout = self._accepted(turns, generation_prompt)
-        common = before.num_common_messages(turns, layout) if before is not None else 0
+        common = before.num_common_messages(turns, layout, self._has_ids) if before is not None else 0
         ends: array[int] = before.ends[:common] if before is not None else array("I")
         assembly = _Assembly(self._encoder, self._controls)
         if before is not None and common:
@@ -126,7 +126,7 @@ class ChatTokenizer:
         for position in range(common, len(layout.order)):
             text, index = layout.texts[position], layout.order[position]
             turn = turns[index]
-            if turn.token_ids is not None and self._has(turn.token_ids):
+            if turn.token_ids is not None and self._has_ids(turn):
                 assembly.add_template(self._opening(turns, index, text))
                 assembly.add_ids(turn.token_ids)
             else:
@@ -134,11 +134,12 @@ class ChatTokenizer:
                 assembly.add_message(turn.text)
             ends.append(assembly.num_ids)
         assembly.add_template(layout.texts[-1])
-        return EncodedChat(tuple(turns), layout, assembly.finish(), ends)
+        messages = [Message.of(turn, has_ids=self._has_ids(turn)) for turn in turns]
+        return EncodedChat(messages, layout, assembly.finish(), ends)
 
     def turn_tokens(self, turn: Turn) -> int:
         """Tokens of what a turn says, without the template's; one more or less than it has inside a chat."""
-        if turn.token_ids is not None and self._has(turn.token_ids):
+        if turn.token_ids is not None and self._has_ids(turn):
             return len(turn.token_ids)
         return len(self._encoder.encode(turn.text, TextStart.CONTINUED))
 
@@ -165,8 +166,10 @@ class ChatTokenizer:
         """A fresh one, for one answer."""
         return self._texts.detokenizer()
 
-    def _has(self, ids: Sequence[int]) -> bool:
-        return not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size)
+    def _has_ids(self, turn: Turn) -> bool:
+        """Whether the turn has ids that are of this vocabulary."""
+        ids = turn.token_ids
+        return ids is not None and (not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size))
 
     def _accepted(self, turns: Sequence[Turn], generation_prompt: bool) -> tuple[Sequence[Turn], ChatLayout]:
         """The turns in the first order the template takes, and their layout. Raises what it said to the turns as they are."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.cached_page import StoredPage
+from engine.packed_tokens import PackedTokens
 from engine.page_keys import PageKey
 from engine.types import SessionKey
 
@@ -20,7 +21,7 @@ class PageContent:
     key: PageKey
     parent: PageKey
     index: int
-    tokens: tuple[int, ...]
+    packed: PackedTokens
 
 
 class WantedPage(NamedTuple):
@@ -28,7 +29,7 @@ class WantedPage(NamedTuple):
 
     place: int
     key: PageKey
-    tokens: tuple[int, ...]
+    packed: PackedTokens
 
 
 class FoundPage(NamedTuple):

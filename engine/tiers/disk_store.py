@@ -25,6 +25,7 @@ from uuid import uuid4
 from engine.cached_page import StoredPage
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
+from engine.packed_tokens import count_tokens
 from engine.page_keys import PageKey
 from engine.tiers.disk_content import DiskCounters, FoundPage, FoundSession, PageContent, WantedPage
 from engine.tiers.durable_folder import (
@@ -157,13 +158,13 @@ class DiskStore:
             self._index.add(name, segment)
             if is_foreign:
                 self._count("foreign")
-                reach = max((page.index * PAGE_TOKENS + len(page.tokens) for page in header.pages), default=0)
+                reach = max((page.index * PAGE_TOKENS + count_tokens(page.packed) for page in header.pages), default=0)
                 self.foreign_sessions[header.session] = max(reach, self.foreign_sessions.get(header.session, 0))
                 return
             found = sessions.setdefault(header.session, FoundSession(header.session, idle_s))
             found.idle_s = min(found.idle_s, idle_s)
             found.pages += [
-                FoundPage(PageContent(page.key, page.parent, page.index, page.tokens), StoredPage(name, place))
+                FoundPage(PageContent(page.key, page.parent, page.index, page.packed), StoredPage(name, place))
                 for place, page in enumerate(header.pages)
             ]
 
@@ -185,7 +186,7 @@ class DiskStore:
         of the same session.
         """
         entries = tuple(
-            SegmentPage(page.key, page.parent, page.index, page.tokens, checksum_of(record))
+            SegmentPage(page.key, page.parent, page.index, page.packed, checksum_of(record))
             for page, record in zip(pages, records, strict=True)
         )
         header = encode_header(SegmentHeader(self._fingerprint, self._root, session, self.format, entries))

@@ -5,7 +5,7 @@ buffer that belongs to the job, so what comes late can never touch a page that i
 (ggml-org/llama.cpp#27148).
 
     items     [ device | host host host | disk disk disk disk | disk ]      filled from the left, copied in order
-    reads                               [     one job         ] [ .. ]      at most READ_WINDOW_BYTES at a time, over all restores
+    reads                               [     one job         ] [ .. ]      at most MAX_READS at a time, over all restores
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from engine.tiers.host_memory import HostMemory, HostPin
 from engine.tiers.rate import Rate
 from engine.tiers.transfers import Job, Transfers
 
-READ_BYTES: Final = 8 << 20
+READ_BYTES: Final = 4 << 20
 """A read of the disk: large enough that its fixed cost is small, small enough that the first pages come soon."""
 
-READ_WINDOW_BYTES: Final = 32 << 20
-"""Read and not yet copied, or asked for: what restores from disk cost in memory, whatever their number."""
+MAX_READS: Final = 4
+"""Reads that are asked for, or read and not yet copied: what restores from disk cost in memory, whatever their number. Each has
+a buffer, and a read that was too late leaves its own behind."""
 
 
 Buffer = np.ndarray[tuple[int], np.dtype[np.uint8]]
@@ -108,7 +109,7 @@ class Restores:
         self._pages_a_read = max(1, READ_BYTES // self._record_bytes)
         self._buffers: list[Buffer] = []
         self._active: list[Restore] = []
-        self._reading_bytes = 0
+        self._num_reads = 0
         self.host_rate = Rate()
         self.disk_rate = Rate()
         self.num_host_pages = 0
@@ -164,7 +165,7 @@ class Restores:
         is_full = isinstance(read, _Read) and len(read.wanted) == self._pages_a_read
         if not isinstance(read, _Read) or read.segment != page.disk.segment or is_full:
             read = _Read(page.disk.segment, index)
-        read.wanted.append(WantedPage(page.disk.index, page.key, page.tokens))
+        read.wanted.append(WantedPage(page.disk.index, page.key, page.packed))
         return read
 
     def _advance(self, restore: Restore, budget_pages: int) -> int:
@@ -237,10 +238,9 @@ class Restores:
             for read in _reads(restore):
                 if read.job is not None or read.is_over:
                     continue
-                num_bytes = len(read.wanted) * self._record_bytes
-                if self._reading_bytes and self._reading_bytes + num_bytes > READ_WINDOW_BYTES:
+                if self._num_reads == MAX_READS:
                     return
-                self._reading_bytes += num_bytes
+                self._num_reads += 1
                 call = partial(self._read, self._disk, read.segment, tuple(read.wanted), self._new_buffer())
                 read.job = Job(call, partial(self._arrived, read))
                 self._transfers.reads.submit(read.job)
@@ -274,7 +274,7 @@ class Restores:
                 self._buffers.append(read.fetched.buffer)
                 read.fetched = None
             if read.job is not None:
-                self._reading_bytes -= len(read.wanted) * self._record_bytes
+                self._num_reads -= 1
 
     def _release(self, restore: Restore) -> None:
         self._active.remove(restore)

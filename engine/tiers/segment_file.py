@@ -21,6 +21,7 @@ from typing import Final
 
 from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
+from engine.packed_tokens import TOKEN_BYTES, PackedTokens, count_tokens, part_of
 from engine.page_keys import PageKey
 from engine.tiers.record_format import RecordFormat
 from engine.types import Namespace, NamespaceKind, SessionKey
@@ -29,7 +30,7 @@ VERSION: Final = 1
 MAGIC: Final = b"KVASIRKV"
 _PREAMBLE: Final = Struct("<8sII32s")
 _FACTS_SIZE: Final = Struct("<I")
-_ENTRY: Final = Struct(f"<32s32sIII{PAGE_TOKENS}I")
+_ENTRY: Final = Struct(f"<32s32sIII{PAGE_TOKENS * TOKEN_BYTES}s")
 PREAMBLE_BYTES: Final = _PREAMBLE.size
 
 
@@ -48,7 +49,7 @@ class SegmentPage:
     key: PageKey
     parent: PageKey
     index: int
-    tokens: tuple[int, ...]
+    packed: PackedTokens
     checksum: int
 
 
@@ -139,16 +140,15 @@ def _digest(version: int, body: bytes) -> bytes:
 
 
 def _encode_entry(page: SegmentPage) -> bytes:
-    padding = (0,) * (PAGE_TOKENS - len(page.tokens))
-    return _ENTRY.pack(page.key, page.parent, page.index, len(page.tokens), page.checksum, *page.tokens, *padding)
+    return _ENTRY.pack(page.key, page.parent, page.index, count_tokens(page.packed), page.checksum, page.packed)
 
 
 def _decode_entries(content: bytes) -> tuple[SegmentPage, ...]:
     pages = []
-    for key, parent, index, num_tokens, checksum, *tokens in _ENTRY.iter_unpack(content):
+    for key, parent, index, num_tokens, checksum, padded in _ENTRY.iter_unpack(content):
         if not 1 <= num_tokens <= PAGE_TOKENS:
             raise SegmentDamaged(f"a page has {num_tokens} tokens")
-        pages.append(SegmentPage(key, parent, index, tuple(tokens[:num_tokens]), checksum))
+        pages.append(SegmentPage(key, parent, index, part_of(padded, 0, num_tokens), checksum))
     return tuple(pages)
 
 

@@ -57,7 +57,7 @@ def _check(header: SegmentHeader, wanted: WantedPage, record: memoryview) -> Non
     if wanted.place >= len(header.pages):
         raise SegmentDamaged(f"page {wanted.place} is wanted of a file with {len(header.pages)}")
     page = header.pages[wanted.place]
-    if (page.key, page.tokens) != (wanted.key, wanted.tokens):
+    if (page.key, page.packed) != (wanted.key, wanted.packed):
         raise SegmentDamaged("the page is another one than was written")
     if page.checksum != checksum_of(record):
         raise SegmentDamaged("the page's bytes are not those that were written")

@@ -59,7 +59,7 @@ class Tiers:
 
     `host_victims(n)` chooses up to n pages whose slots may be taken, none of them pinned; it takes care itself of those that
     have no place then. `write_behind(n)` chooses about n pages in the host to be written ahead, by session. `prune` is told
-    of pages that have lost their place on the disk.
+    of pages that have lost their place on the disk, `stored` of each that has got one.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Tiers:
         clock: Callable[[], float],
         host_victims: Callable[[int], Sequence[CachedPage]],
         prune: Callable[[Sequence[CachedPage]], None],
+        stored: Callable[[CachedPage], None] = lambda page: None,
         write_behind: Callable[[int], Iterable[tuple[SessionKey, Sequence[CachedPage]]]] = lambda count: (),
     ) -> None:
         self.record_bytes = KVCache.bytes_per_page(cache.spec)
@@ -83,7 +84,7 @@ class Tiers:
         self._host_victims = host_victims
         self._prune = prune
         self._write_behind = write_behind
-        self._stored = StoredPages()
+        self._stored = StoredPages(stored)
         self._restores = Restores(cache, self._host, disk, transfers, clock)
         self._writes = Writes(cache, self._host, disk, self._stored, transfers) if disk is not None else None
         self._next_expiry = clock() + EXPIRY_S
@@ -107,7 +108,7 @@ class Tiers:
         slots = self._host.allocate(len(leaving))
         parked = leaving[: len(slots)]
         devices = [page.device for page in parked if page.device is not None]
-        self._host.save(self._cache, devices, slots, [len(page.tokens) for page in parked])
+        self._host.save(self._cache, devices, slots, [page.num_tokens for page in parked])
         for page, slot in zip(parked, slots, strict=True):
             page.host = slot
         self._num_parked += len(parked)
@@ -153,7 +154,7 @@ class Tiers:
             return True
         from_host = from_disk = num_tokens = 0
         for page in pages:
-            num_tokens += len(page.tokens)
+            num_tokens += page.num_tokens
             from_host += page.device is None and page.host is not None
             from_disk += page.device is None and page.host is None and page.disk is not None
         seconds = self._restores.host_rate.seconds(from_host * self.record_bytes)

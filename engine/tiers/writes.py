@@ -27,7 +27,7 @@ from engine.tiers.stored_pages import StoredPages
 from engine.tiers.transfers import Job, Transfers
 from engine.types import SessionKey
 
-SEGMENT_BYTES: Final = 16 << 20
+SEGMENT_BYTES: Final = 8 << 20
 """Bytes of a file: large enough for the disk's full speed, small enough that a lost one is no great loss."""
 
 MAX_IN_FLIGHT: Final = 2
@@ -176,10 +176,10 @@ class Writes:
             records = torch.from_numpy(buffer).view(self._cache.spec.dtype)
             records = records.view(-1, *self._cache.storage[:, 0].shape)
             self._cache.copy_out(list(on_device.values()), records, list(on_device))
-            num_tokens = [len(pages[place].tokens) for place in on_device]
+            num_tokens = [pages[place].num_tokens for place in on_device]
             clear_after(records, list(on_device), num_tokens, self._cache.spec)
         write = _Write(session, pages, list(pins.values()), whole)
-        contents = [PageContent(page.key, page.parent, page.index, page.tokens) for page in pages]
+        contents = [PageContent(page.key, page.parent, page.index, page.packed) for page in pages]
         slots = {place: pin.slot for place, pin in pins.items()}
         write.job = Job(partial(self._run, write, contents, buffer, slots), partial(self._written, write))
         self._transfers.writes.submit(write.job)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from engine.config import EngineConfig
 from engine.kv_cache import KVCache
+from engine.memory_budget import MemoryBudget
 from engine.model.loader import load_model
 from engine.types import Finished, Namespace, Role, Turn
 from tests.bench.warm_turns import WORDS, Chats
@@ -47,7 +48,8 @@ class Crowd:
     wrong: int
     cached_tokens: dict[str, int]
     grown_bytes: int
-    budget_bytes: int
+    """Of the process, its listeners included, since the first turn of all."""
+    budget: MemoryBudget
     pages_not_given_back: int
     seconds: float
 
@@ -124,7 +126,7 @@ async def crowd(
         finally:
             await engine.engine.stop()
     wrong = await _count_wrong(folder, histories[:: max(1, sessions // 50)], ends[:: max(1, sessions // 50)])
-    budget = config.kv_memory_bytes + config.host_memory_bytes
+    budget = MemoryBudget.of(config, record_bytes, sessions)
     return Crowd(len(ends), wrong, found, grown, budget, left, time.perf_counter() - begun)
 
 
@@ -188,10 +190,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_folder(folder, **SHAPE)
-        print(asyncio.run(hold(folder)))
-        print(
-            asyncio.run(crowd(folder, sessions=arguments.sessions, fitting=arguments.fitting, tokens=arguments.tokens))
+        result = asyncio.run(
+            crowd(folder, sessions=arguments.sessions, fitting=arguments.fitting, tokens=arguments.tokens)
         )
+        print(result)
+        print(asyncio.run(hold(folder)))
+        budget = result.budget
+        print(
+            f"memory grew by {result.grown_bytes >> 20} MiB; {budget.total >> 20} are stated, {budget.pages >> 20} for pages"
+        )
+        if result.grown_bytes > budget.total or result.wrong or result.pages_not_given_back:
+            raise SystemExit("the crowd did not fit into what was stated, or was not answered rightly")
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from struct import pack
 from typing import Any
 
 import httpx
 import pytest
 
+from engine.config import PAGE_TOKENS
+from engine.packed_tokens import count_tokens
 from engine.tiers.segment_file import PREAMBLE_BYTES, decode_header, decode_preamble
 from tests.support.models import bundled_model_folder
 from tests.support.server_process import REAL, ServerProcess, server_process
@@ -109,7 +110,7 @@ def token_runs(data: Path, conversation_id: str) -> set[bytes]:
         if conversation_id.encode() in content:
             preamble = decode_preamble(content[:PREAMBLE_BYTES])
             header = decode_header(preamble, content[PREAMBLE_BYTES : PREAMBLE_BYTES + preamble.header_bytes])
-            runs |= {pack(f"<{len(page.tokens)}I", *page.tokens) for page in header.pages if len(page.tokens) == 16}
+            runs |= {page.packed for page in header.pages if count_tokens(page.packed) == PAGE_TOKENS}
     return runs
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.packed_tokens import pack_tokens
 from engine.page_keys import PageKey, PageKeys
 from engine.types import Namespace, NamespaceKind
 
@@ -17,8 +18,8 @@ def key_of(secret: bytes, model: str, namespace: Namespace, before: list[list[in
     keys = PageKeys(secret, model)
     parent = keys.root
     for page in before:
-        parent = keys.following(parent, namespace, page)
-    return keys.following(parent, namespace, last)
+        parent = keys.following(parent, namespace, pack_tokens(page))
+    return keys.following(parent, namespace, pack_tokens(last))
 
 
 @given(identities, identities)
@@ -39,7 +40,7 @@ def test_a_users_page_differs_from_a_public_one_and_from_one_of_a_part_of_the_us
         Namespace.user("", "anna"),
         Namespace.user("anna", "anna"),
     ]
-    assert len({keys.following(keys.root, space, [1, 2]) for space in spaces}) == len(spaces)
+    assert len({keys.following(keys.root, space, pack_tokens([1, 2])) for space in spaces}) == len(spaces)
 
 
 def test_a_key_cannot_be_made_without_the_servers_secret() -> None:

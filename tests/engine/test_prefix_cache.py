@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cached_page import CachedPage, SlotId
+from engine.cached_page import CachedPage, SlotId, StoredPage
 from engine.config import PAGE_TOKENS
 from engine.page_keys import PageKey, PageKeys
 from engine.pages import PagePool, pages_for
-from engine.prefix_cache import PrefixCache, PrefixMatch
+from engine.prefix_cache import PrefixCache
+from engine.prefix_match import PrefixMatch
 from engine.session import Retention, Session
 from engine.types import Namespace, Priority, SessionKey
 
@@ -191,6 +192,27 @@ def test_pages_that_nobody_owns_leave_first_then_by_priority_then_by_age_from_th
         memory.cache.make_room(memory.pool.num_free + 1)
         left += before - {page.tokens[0] for page in memory.cache}
     assert left == [416, 400, 116, 100, 216, 200, 16, 0, 316, 300, 516, 500]
+
+
+def test_the_host_gives_up_first_what_loses_nothing_then_what_was_used_longest_ago_from_the_end() -> None:
+    memory = Memory(num_pages=12, parks=True)
+    owners = [session(name=name) for name in ("old", "stored", "new")]
+    for start, owner in zip((0, 100, 200), owners, strict=True):
+        memory.compute(numbers(32, start), owner=owner)
+    pages = {page.tokens[0]: page for page in memory.cache}
+    memory.cache.leave_device(list(pages.values()))
+    assert list(memory.cache.host.unsaved) == owners
+    for index, page in enumerate((pages[100], pages[116])):
+        page.disk = StoredPage("file", index)
+        memory.cache.stored(page)
+    pages[16].host_pins = 1
+    assert [page.tokens[0] for page in memory.cache.host.victims(10)] == [116, 100, 0, 216, 200]
+    # They stayed in the host all the same, so they are asked again.
+    memory.cache.leave_device([])
+    memory.check()
+    pages[16].host_pins = 0
+    memory.cache.use([pages[100]])
+    assert [page.tokens[0] for page in memory.cache.host.victims(3)] == [116, 100, 16]
 
 
 def test_a_page_that_has_lost_an_owner_leaves_once_and_is_parked_once() -> None:

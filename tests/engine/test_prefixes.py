@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cached_page import CachedPage
+from engine.cached_page import NOBODY, CachedPage
 from engine.config import PAGE_TOKENS
+from engine.packed_tokens import pack_tokens
 from engine.page_keys import PageKey
 from engine.pages import PagesCorrupt
 from engine.prefixes import DEFAULT_OPENING, MAX_VAIN_BUILDS, Prefix, Prefixes
@@ -28,9 +29,9 @@ def build(prefixes: Prefixes, source: str = "computed") -> list[str]:
     while (prefix := prefixes.next_to_build()) is not None:
         prefix.owner.pages.clear()
         for index in range(prefix.num_pages):
-            tokens = prefix.ids[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS]
+            tokens = pack_tokens(prefix.ids[index * PAGE_TOKENS : (index + 1) * PAGE_TOKENS])
             page = CachedPage(PageKey(bytes(32)), PageKey(bytes(32)), Namespace.public(), index, tokens)
-            page.owners.add(prefix.owner)
+            page.owners = prefix.owner.alone
             prefix.owner.pages.add(page)
         assert prefixes.built(prefix, source)
         names.append(prefix.name)
@@ -40,7 +41,7 @@ def build(prefixes: Prefixes, source: str = "computed") -> list[str]:
 def let_go(prefixes: Prefixes, releasing: list[Session]) -> None:
     for owner in releasing:
         for page in owner.pages:
-            page.owners.clear()
+            page.owners = NOBODY
         owner.pages.clear()
     prefixes.check_integrity()
 
@@ -144,7 +145,7 @@ def test_a_prefix_whose_pages_have_vanished_is_built_again() -> None:
     assert states(prefixes) == {"cook": READY, "poet": READY}
     cook = prefixes.get("cook")
     assert cook is not None
-    cook.owner.pages.pop().owners.clear()
+    cook.owner.pages.pop().owners = NOBODY
     assert prefixes.lost() == [], "what is left of it is of use for building it again"
     assert states(prefixes) == {"cook": BUILDING, "poet": READY}
     assert build(prefixes) == ["cook"]
@@ -157,10 +158,10 @@ def test_a_prefix_that_vanishes_again_and_again_is_left_alone_until_it_is_used()
     assert cook is not None
     for _ in range(MAX_VAIN_BUILDS):
         assert build(prefixes) == ["cook"]
-        cook.owner.pages.pop().owners.clear()
+        cook.owner.pages.pop().owners = NOBODY
         assert prefixes.lost() == []
     assert build(prefixes) == ["cook"]
-    cook.owner.pages.pop().owners.clear()
+    cook.owner.pages.pop().owners = NOBODY
     let_go(prefixes, owners := prefixes.lost())
     assert owners == [cook.owner]
     assert states(prefixes) == {"cook": COLD}
@@ -256,7 +257,7 @@ def test_any_order_of_acts_keeps_the_budget_and_strands_nothing(acts: list[tuple
         elif act == "build":
             build(prefixes)
         elif act == "lose" and prefix is not None and prefix.owner.pages:
-            prefix.owner.pages.pop().owners.clear()
+            prefix.owner.pages.pop().owners = NOBODY
             let_go(prefixes, prefixes.lost())
         elif act == "fail" and prefix is not None and prefix.state is BUILDING:
             let_go(prefixes, prefixes.failed(prefix))

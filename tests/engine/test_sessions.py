@@ -6,8 +6,9 @@ from math import inf
 
 import pytest
 
-from engine.cached_page import CachedPage, SlotId, StoredPage
+from engine.cached_page import NOBODY, CachedPage, SlotId, StoredPage
 from engine.misses import Departure
+from engine.packed_tokens import pack_tokens
 from engine.page_keys import PageKey
 from engine.pages import PageId, PagesCorrupt
 from engine.session import TIERS, Retention, rank
@@ -33,7 +34,7 @@ def a_turn(sessions: Sessions, key: SessionKey = KEY, tokens: int = 40) -> Sessi
 
 
 def a_page(*owners: Session, index: int = 0) -> CachedPage:
-    page = CachedPage(PageKey(bytes(32)), PageKey(bytes(32)), ANNA, index, (1, 2, 3), set(owners))
+    page = CachedPage(PageKey(bytes(32)), PageKey(bytes(32)), ANNA, index, pack_tokens((1, 2, 3)), frozenset(owners))
     for owner in owners:
         owner.pages.add(page)
     return page
@@ -212,15 +213,15 @@ def test_a_turn_is_dropped_at_each_stage_and_the_next_one_begins_at_once() -> No
     assert sessions.get(KEY) is None, "a first turn that was dropped while it waited leaves nothing"
     session = a_turn(sessions, tokens=40)
     sessions.end(sessions.begin(KEY, Priority.INTERACTIVE))
-    assert session.tokens == list(range(40)), "dropped while it waited"
+    assert session.tokens.tolist() == list(range(40)), "dropped while it waited"
     sessions.begin(KEY, Priority.INTERACTIVE)
     sessions.commit(session, list(range(30)), 30, None)
     sessions.end(session)
-    assert session.tokens == list(range(40)), "dropped before it came further than the turn before"
+    assert session.tokens.tolist() == list(range(40)), "dropped before it came further than the turn before"
     sessions.begin(KEY, Priority.INTERACTIVE)
     sessions.commit(session, list(range(55)), 40, 3.0)
     sessions.end(session)
-    assert session.tokens == list(range(55)), "what was shown is kept"
+    assert session.tokens.tolist() == list(range(55)), "what was shown is kept"
     assert sessions.begin(KEY, Priority.INTERACTIVE) is session
 
 
@@ -254,7 +255,7 @@ def test_a_session_removed_under_a_running_turn_stays_removed() -> None:
     sessions.commit(old, [1, 2, 3], 0, 1.0)
     sessions.end(old)
     assert old.state is None
-    assert old.tokens == []
+    assert not old.tokens
     assert sessions.get(KEY) is new
     assert new.state is ACTIVE
 
@@ -375,10 +376,10 @@ def test_the_integrity_check_sees_owners_that_do_not_agree() -> None:
     session = a_turn(sessions)
     page = a_page(session)
     sessions.check_integrity([page])
-    page.owners.clear()
+    page.owners = NOBODY
     with pytest.raises(PagesCorrupt, match="a page that does not know it"):
         sessions.check_integrity([page])
-    page.owners.add(session)
+    page.owners = session.alone
     sessions.remove(session, Departure.EVICTED)
     with pytest.raises(PagesCorrupt, match="owned by a session that does not hold it"):
         sessions.check_integrity([page])

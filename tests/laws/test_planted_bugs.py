@@ -12,6 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from engine.cached_page import CachedPage
 from engine.core import Engine
+from engine.packed_tokens import PackedTokens, unpack_tokens
 from engine.page_keys import PageKey, PageKeys
 from engine.scheduler import Scheduler
 from engine.tiers.disk_store import DiskStore
@@ -53,8 +54,9 @@ def run(examples: int = 300) -> None:
     )
 
 
-def two_bit_key(self: PageKeys, parent: PageKey, namespace: Namespace, tokens: Sequence[int]) -> PageKey:
+def two_bit_key(self: PageKeys, parent: PageKey, namespace: Namespace, packed: PackedTokens) -> PageKey:
     """A hash that hardly is one: four keys for all pages there are."""
+    tokens = unpack_tokens(packed)
     return PageKey(bytes([(sum(tokens) + len(tokens)) & 3]) * 32)
 
 
@@ -66,7 +68,7 @@ def test_with_a_hash_that_always_collides_the_laws_hold() -> None:
 def test_such_a_hash_without_comparing_tokens_gives_itself_away() -> None:
     with (
         patch.object(PageKeys, "following", two_bit_key),
-        patch.object(CachedPage, "holds", lambda self, namespace, index, tokens: True),
+        patch.object(CachedPage, "holds", lambda self, namespace, index, packed: True),
         pytest.raises(AssertionError),
     ):
         run()
@@ -75,15 +77,15 @@ def test_such_a_hash_without_comparing_tokens_gives_itself_away() -> None:
 def test_pages_shared_between_users_are_seen() -> None:
     original = PageKeys.following
 
-    def for_everybody(self: PageKeys, parent: PageKey, namespace: Namespace, tokens: Sequence[int]) -> PageKey:
-        return original(self, parent, Namespace.public(), tokens)
+    def for_everybody(self: PageKeys, parent: PageKey, namespace: Namespace, packed: PackedTokens) -> PageKey:
+        return original(self, parent, Namespace.public(), packed)
 
     with (
         patch.object(PageKeys, "following", for_everybody),
         patch.object(
             CachedPage,
             "holds",
-            lambda self, namespace, index, tokens: (self.index, self.tokens) == (index, tokens),
+            lambda self, namespace, index, packed: (self.index, self.packed) == (index, packed),
         ),
         pytest.raises(AssertionError, match="L5"),
     ):

@@ -17,12 +17,15 @@ from uuid import UUID
 import torch
 
 from engine.assembly import assemble
+from engine.cached_page import CachedPage
 from engine.config import EngineConfig
 from engine.core import Engine
 from engine.kv_cache import KVCache
+from engine.memory_map import count_pages, state_of
 from engine.model.batch import ForwardBatch
 from engine.model.loader import LoadedModel
 from engine.sampler import SamplingState
+from engine.scheduler import Scheduler
 from engine.step_plan import Scheduled
 from engine.tiers.segment_file import namespace_folder, session_folder
 from engine.types import EngineEvent, EngineFailure, Namespace, RequestId, SessionKey
@@ -188,3 +191,18 @@ def check_books(engine: Engine) -> None:
         assert pool.num_free + pool.num_evictable == pool.num_pages, "at idle every page is cached or free"
     if not memory.tiers.has_transfers:
         memory.tiers.check_integrity(pages)
+        counted = {(tier, state): count for tier, state, count in count_pages(scheduler, memory)}
+        assert {place: counted.get(place, 0) for place in PLACES} == _counted_one_by_one(scheduler, pages)
+
+
+PLACES = [(tier, state) for tier in ("device", "host", "disk") for state in ("prefix", "leased", "cached")]
+
+
+def _counted_one_by_one(scheduler: Scheduler, pages: Sequence[CachedPage]) -> dict[tuple[str, str], int]:
+    counts = dict.fromkeys(PLACES, 0)
+    for page in pages:
+        state = state_of(page).value
+        counts["device", state] += page.device is not None and scheduler.pool.is_evictable(page.device)
+        counts["host", state] += page.host is not None
+        counts["disk", state] += page.disk is not None
+    return counts

@@ -14,6 +14,7 @@ import torch
 from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
 from engine.kv_cache import KVCache, KVSpec
+from engine.packed_tokens import pack_tokens
 from engine.page_keys import PageKeys
 from engine.pages import PageId
 from engine.tiers.disk_content import PageContent, WantedPage
@@ -47,7 +48,7 @@ def chain(
     start = after.index + 1 if after else 0
     for index in range(start, start + num_pages):
         length = tail_tokens if index == start + num_pages - 1 else PAGE_TOKENS
-        tokens = tuple(next(_next_token) for _ in range(length))
+        tokens = pack_tokens([next(_next_token) for _ in range(length)])
         key = KEYS.following(parent, session.namespace, tokens)
         pages.append(CachedPage(key, parent, session.namespace, index, tokens))
         parent = key
@@ -55,11 +56,11 @@ def chain(
 
 
 def content(page: CachedPage) -> PageContent:
-    return PageContent(page.key, page.parent, page.index, page.tokens)
+    return PageContent(page.key, page.parent, page.index, page.packed)
 
 
 def wanted(pages: Sequence[CachedPage]) -> list[WantedPage]:
-    return [WantedPage(place, page.key, page.tokens) for place, page in enumerate(pages)]
+    return [WantedPage(place, page.key, page.packed) for place, page in enumerate(pages)]
 
 
 def disk_store(
@@ -212,7 +213,7 @@ def files(folder: Path) -> list[Path]:
 
 def token_bytes(page: CachedPage) -> bytes:
     """A page's tokens as a file has them."""
-    return b"".join(token.to_bytes(4, "little") for token in page.tokens)
+    return page.packed
 
 
 def hanging_disk(tiny: TinyTiers) -> HangingDisk:

@@ -96,7 +96,7 @@ def test_a_file_that_vanished_is_a_miss(tmp_path: Path, clock: SteppedClock) -> 
 def test_a_page_is_only_believed_if_its_tokens_and_key_are_those_wanted(tmp_path: Path, clock: SteppedClock) -> None:
     store = opened(tmp_path / "kv", clock)
     pages, others = chain(1), chain(1)
-    for asked in (replace(others[0], tokens=pages[0].tokens), replace(pages[0], tokens=others[0].tokens)):
+    for asked in (replace(others[0], packed=pages[0].packed), replace(pages[0], packed=others[0].packed)):
         name = written(store, pages, records(1))
         assert read(store, name, [asked]) == []
     assert store.counters.damaged == 2

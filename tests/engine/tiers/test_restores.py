@@ -78,7 +78,7 @@ def test_after_a_restart_pages_come_back_from_the_disk(tiny: TinyTiers) -> None:
     again = TinyTiers(tiny.folder, tiny.clock, disk=disk)
     found = []
     for content, stored in session.pages:
-        page = CachedPage(content.key, content.parent, session.key.namespace, content.index, content.tokens)
+        page = CachedPage(content.key, content.parent, session.key.namespace, content.index, content.packed)
         page.disk = stored
         again.tiers.adopt(page)
         found.append(page)
@@ -120,7 +120,7 @@ def test_a_budget_below_one_page_still_moves_one(tiny: TinyTiers) -> None:
 
 def test_many_restores_from_disk_share_a_bounded_window(tiny: TinyTiers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restores_module, "READ_BYTES", 2 * FORMAT.record_bytes)
-    monkeypatch.setattr(restores_module, "READ_WINDOW_BYTES", 5 * FORMAT.record_bytes)
+    monkeypatch.setattr(restores_module, "MAX_READS", 2)
     small = TinyTiers(tiny.folder, tiny.clock, disk=tiny.disk)
     sessions = [SessionKey(Namespace.user(name), "talk") for name in "abc"]
     stored = [stored_only(small, session, num_pages=7) for session in sessions]
@@ -128,8 +128,9 @@ def test_many_restores_from_disk_share_a_bounded_window(tiny: TinyTiers, monkeyp
         small.tiers.begin_restore([RestoreItem(page, PageId(8 * number + index)) for index, page in enumerate(pages)])
         for number, (pages, _) in enumerate(stored, start=1)
     ]
-    assert small.transfers.reads.num_jobs <= 2
+    assert small.transfers.reads.num_jobs == 2
     small.settle()
+    assert len(small.tiers._restores._buffers) == 2
     assert [restore.done_pages for restore in restores] == [7, 7, 7]
     for number, (pages, held) in enumerate(stored, start=1):
         small.put_on_device(pages, first=8 * number)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.packed_tokens import pack_tokens
 from engine.page_keys import PageKey
 from engine.tiers.segment_file import (
     PREAMBLE_BYTES,
@@ -27,7 +28,7 @@ namespaces = st.builds(Namespace, st.sampled_from(NamespaceKind), texts, texts)
 sessions = st.builds(SessionKey, namespaces, texts)
 keys = st.binary(min_size=32, max_size=32).map(PageKey)
 ids = st.integers(0, 2**32 - 1)
-pages = st.builds(SegmentPage, keys, keys, ids, st.lists(ids, min_size=1, max_size=16).map(tuple), ids)
+pages = st.builds(SegmentPage, keys, keys, ids, st.lists(ids, min_size=1, max_size=16).map(pack_tokens), ids)
 headers = st.builds(SegmentHeader, texts, keys, sessions, st.just(FORMAT), st.lists(pages, max_size=4).map(tuple))
 
 HEADER = SegmentHeader(
@@ -35,7 +36,7 @@ HEADER = SegmentHeader(
     PageKey(b"r" * 32),
     SessionKey(Namespace.user("anna", "customer"), "talk"),
     FORMAT,
-    (SegmentPage(PageKey(b"k" * 32), PageKey(b"p" * 32), 7, (1, 2, 3), 99),),
+    (SegmentPage(PageKey(b"k" * 32), PageKey(b"p" * 32), 7, pack_tokens((1, 2, 3)), 99),),
 )
 
 
