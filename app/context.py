@@ -21,6 +21,7 @@ from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.sign_ins import SignInService
 from app.accounts.throttle import LoginThrottle
+from app.admin.reading import MessageReading
 from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
 from app.conversations.importing import Importing
@@ -73,6 +74,7 @@ class AppContext:
     importing: Importing
     retention: Retention
     retention_policies: RetentionPolicies
+    reading: MessageReading
     forgetting: Forgetting
     sessions: SessionService
     personas: PersonaService
@@ -177,6 +179,7 @@ async def open_context(
             importing=importing,
             retention=retention,
             retention_policies=RetentionPolicies(database, accounts, audit, days=settings.retention_days),
+            reading=MessageReading(database, conversations, accounts, audit, settings),
             forgetting=forgetting,
             sessions=SessionService(engine, view),
             personas=personas,

@@ -68,6 +68,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     signup: Annotated[
         Literal["open", "closed"], Meta(description="open: whoever reaches the server may make an account of role user")
     ] = "closed"
+    admin_reads_messages: Annotated[
+        bool, Meta(description="Administrators may read what people say; every reading is in the audit log")
+    ] = False
     session_days: Annotated[int, Meta(ge=1, le=36500, description="Days until a sign-in ends")] = 30
     sign_in_ticket_s: Annotated[Seconds, Meta(description="Seconds the printed sign-in link works")] = 600
     socket_ticket_s: Annotated[Seconds, Meta(description="Seconds a ticket for a socket works")] = 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from litestar import Router
 
-from app.admin import keys, users
+from app.admin import conversations, keys, users
 from app.audit import routes as audit
 from app.route_guards import admins_only
 
@@ -14,6 +14,6 @@ def router() -> Router:
     return Router(
         "/admin",
         guards=[admins_only],
-        route_handlers=[audit.router(), keys.router(), users.router()],
+        route_handlers=[audit.router(), conversations.router(), keys.router(), users.router()],
         tags=["Administration"],
     )

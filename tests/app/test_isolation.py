@@ -37,6 +37,7 @@ BODIES: dict[str, dict[str, Any]] = {
 """What is sent by the methods that take a body."""
 
 STRANGERS = ["another user", "an agent", "a key"]
+"""Administrators are strangers to what is said, too: `tests/app/admin/test_reading.py`."""
 
 
 def routes(app: Litestar) -> list[tuple[str, str]]:
