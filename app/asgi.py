@@ -15,6 +15,7 @@ from litestar.di import Provide
 
 from app import web
 from app.accounts import key_routes as keys
+from app.accounts import oidc_routes as oidc
 from app.accounts import routes as accounts
 from app.accounts.authentication import AuthenticationMiddleware
 from app.accounts.identity import Identity
@@ -82,7 +83,14 @@ def create_app(
         ],
     )
     application = Litestar(
-        route_handlers=[api, open_socket, health.router(), metrics_route(metrics), web.router(web_folder)],
+        route_handlers=[
+            api,
+            oidc.router(),
+            open_socket,
+            health.router(),
+            metrics_route(metrics),
+            web.router(web_folder),
+        ],
         lifespan=[lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
         exception_handlers=EXCEPTION_HANDLERS,

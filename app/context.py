@@ -16,6 +16,7 @@ from app import migrate
 from app.accounts.administration import Administration
 from app.accounts.authentication import Authenticator
 from app.accounts.keys import KeyService
+from app.accounts.oidc import OidcSignIn, Provider
 from app.accounts.origins import Origins
 from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
@@ -69,6 +70,7 @@ class AppContext:
     administration: Administration
     keys: KeyService
     sign_ins: SignInService
+    oidc: OidcSignIn
     authenticator: Authenticator
     conversations: ConversationService
     importing: Importing
@@ -110,6 +112,7 @@ async def open_context(
         stack.push_async_callback(_cancelled, asyncio.create_task(passwords.prepare()))
         audit = AuditLog(database, now=now)
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
+        provider = _oidc_provider(settings, now, monotonic) if settings.oidc_issuer else None
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database)
         responses = await stack.enter_async_context(
@@ -173,6 +176,7 @@ async def open_context(
             accounts=accounts,
             administration=Administration(database, accounts, passwords, audit, now=now),
             keys=KeyService(database, accounts.revocations, accounts.last_uses, audit, now=now),
+            oidc=OidcSignIn(database, accounts, audit, provider, settings, now=now),
             sign_ins=SignInService(database, accounts.revocations, accounts.last_uses, now=now),
             authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
             conversations=conversations,
@@ -188,6 +192,13 @@ async def open_context(
             reader=responses.reader,
             hub=responses.hub,
         )
+
+
+def _oidc_provider(settings: Settings, now: Now, monotonic: Monotonic) -> Provider:
+    # Imported here, because its libraries take a tenth of a second that nobody else should wait for.
+    from app.accounts.oidc_provider import OidcProvider
+
+    return OidcProvider(settings, now=now, monotonic=monotonic)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

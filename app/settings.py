@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 PREFIX = "KVASIR_"
-SECRET_SETTINGS = frozenset({"admin_password"})
+SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret"})
 """Never printed. The password inside `database_url` is masked by `shown_value`."""
 
 DATABASE_FILE = "kvasir.sqlite3"
@@ -71,6 +71,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     admin_reads_messages: Annotated[
         bool, Meta(description="Administrators may read what people say; every reading is in the audit log")
     ] = False
+    oidc_issuer: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://[^\s?#]+)?$",
+            description="Address of an OpenID Connect provider whose people may sign in; empty: none",
+        ),
+    ] = ""
+    oidc_client_id: Annotated[str, Meta(description="What the provider knows this server by")] = ""
+    oidc_client_secret: Annotated[str, Meta(description="The secret that belongs to it; empty for a public client")] = (
+        ""
+    )
+    oidc_name: Annotated[str, Meta(description="What the button on the sign-in page calls the provider")] = (
+        "single sign-on"
+    )
+    oidc_scopes: Annotated[str, Meta(description="What the provider is asked for")] = "openid profile"
+    oidc_role_claim: Annotated[
+        str, Meta(description="Claim that says who is what, as in groups or realm_access.roles; empty: all are users")
+    ] = ""
+    oidc_admin_values: Annotated[
+        str, Meta(description="Values of that claim that make an administrator, comma separated")
+    ] = ""
+    oidc_agent_values: Annotated[str, Meta(description="Values of that claim that make an agent, comma separated")] = ""
     session_days: Annotated[int, Meta(ge=1, le=36500, description="Days until a sign-in ends")] = 30
     sign_in_ticket_s: Annotated[Seconds, Meta(description="Seconds the printed sign-in link works")] = 600
     socket_ticket_s: Annotated[Seconds, Meta(description="Seconds a ticket for a socket works")] = 30
@@ -238,6 +260,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.public_url.rstrip("/") or self.local_url
 
     @property
+    def secure_cookies(self) -> bool:
+        """Whether browsers may send our cookies over https only."""
+        return self.cookie_secure or self.base_url.startswith("https://")
+
+    @property
     def local_url(self) -> str:
         """Where programs on this machine reach the server."""
         # Every address of the machine is a place to listen on, and none to go to.
@@ -340,6 +367,10 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 def _refuse_contradictions(settings: Settings) -> None:
     """The three times of a session are all counted from its last turn, so they come in this order."""
+    if settings.oidc_issuer and not settings.oidc_client_id:
+        raise SettingsError(
+            f"{variable_name('oidc_client_id')}: expected what {settings.oidc_issuer} knows us by, got ''"
+        )
     names = ("session_device_s", "session_host_s", "session_ttl_s")
     for earlier, later in pairwise(names):
         if (sooner := getattr(settings, earlier)) > (other := getattr(settings, later)):

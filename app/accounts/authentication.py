@@ -83,14 +83,12 @@ def session_cookie(sign_in: SignIn, settings: Settings) -> Cookie:
         max_age=settings.session_days * 86400,
         httponly=True,
         samesite="lax",
-        secure=_secure(settings),
+        secure=settings.secure_cookies,
     )
 
 
 def expired_cookie(settings: Settings) -> Cookie:
     """What makes a browser forget that cookie."""
-    return Cookie(key=COOKIE, value="", path="/", max_age=0, httponly=True, samesite="lax", secure=_secure(settings))
-
-
-def _secure(settings: Settings) -> bool:
-    return settings.cookie_secure or settings.base_url.startswith("https://")
+    return Cookie(
+        key=COOKIE, value="", path="/", max_age=0, httponly=True, samesite="lax", secure=settings.secure_cookies
+    )

@@ -74,6 +74,17 @@ class Credential(Base):
     revoked_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
 
 
+class ExternalIdentity(Base):
+    """Somebody of an OpenID Connect provider, who is one account here. Found by these two and by nothing else."""
+
+    __tablename__ = "external_identities"
+
+    issuer: Mapped[str] = mapped_column(String(255), primary_key=True)
+    subject: Mapped[str] = mapped_column(String(255), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[datetime] = mapped_column(UTCDateTime)
+
+
 class IdempotencyRecord(Base):
     """The answer already given to an `Idempotency-Key`, so that asking again gives it again.
 

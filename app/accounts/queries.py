@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, delete, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from app.accounts.models import Credential, CredentialKind, User, UserRole
+from app.accounts.models import Credential, CredentialKind, ExternalIdentity, User, UserRole
 from app.database import chunks
 
 
@@ -21,6 +21,17 @@ async def user_by_name(session: AsyncSession, username: str) -> User | None:
 async def user_by_id(session: AsyncSession, user_id: str, *, for_update: bool = False) -> User | None:
     """The account, disabled or not. `for_update` keeps what is decided about it in one order."""
     return await session.get(User, user_id, with_for_update=for_update or None)
+
+
+async def user_of_external(session: AsyncSession, issuer: str, subject: str) -> User | None:
+    """The account of somebody of an OpenID Connect provider, disabled or not; held until this unit of work ends."""
+    statement = (
+        select(User)
+        .join(ExternalIdentity, ExternalIdentity.user_id == User.id)
+        .where(ExternalIdentity.issuer == issuer, ExternalIdentity.subject == subject)
+        .with_for_update(of=User)
+    )
+    return await session.scalar(statement)
 
 
 async def users_page(

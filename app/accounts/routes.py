@@ -82,7 +82,7 @@ async def sign_up(
 @get("/auth/ways", summary="How to sign in here", opt={"public": True}, security=[{}], responses=problem_responses())
 async def ways_in(settings: NamedDependency[Settings]) -> Response[WaysIn]:
     """What a sign-in page has to offer."""
-    return Response(WaysIn(signup=settings.signup), headers=NO_STORE)
+    return Response(WaysIn(settings.signup, settings.oidc_name if settings.oidc_issuer else None), headers=NO_STORE)
 
 
 @post(
@@ -97,10 +97,9 @@ async def change_password(
     data: JSONBody[PasswordChange],
     caller: NamedDependency[Identity],
     accounts: NamedDependency[AccountService],
-) -> Response[None]:
+) -> None:
     """Ends every other sign-in of the account and closes its sockets; API keys hold on. Not with an API key."""
     await accounts.change_password(caller, data.current_password, data.new_password, _address(request))
-    return Response(None, status_code=204, headers=NO_STORE)
 
 
 @get("/auth/sign-ins", summary="List one's sign-ins", responses=problem_responses(400, 401))

@@ -73,9 +73,10 @@ class SignInBody(msgspec.Struct, frozen=True):
 
 
 class WaysIn(msgspec.Struct, frozen=True):
-    """A password always works where the account has one."""
+    """A password always works where the account has one. `oidc` is what the provider behind `/oidc/login` is called."""
 
     signup: Annotated[str, Meta(description="open: people may make accounts; closed: an administrator does")]
+    oidc: str | None
 
 
 class TicketBody(msgspec.Struct, frozen=True):

@@ -78,10 +78,9 @@ async def reset_password(
     data: JSONBody[PasswordReset],
     caller: NamedDependency[Identity],
     administration: NamedDependency[Administration],
-) -> Response[None]:
+) -> None:
     """Gives the account this password, ends its sign-ins and closes their sockets; API keys hold on."""
     await administration.reset_password(caller, user_id, data.new_password)
-    return Response(None, status_code=204, headers=NO_STORE)
 
 
 def router() -> Router:

@@ -42,21 +42,23 @@ class AuditLog:
     def record(
         self,
         session: AsyncSession,
-        actor: Identity | None,
+        actor: Identity | str | None,
         action: str,
         target_id: str | None = None,
         **details: Detail,
     ) -> None:
-        """Add an entry to a unit of work; it is durable with it. `action` is NOUN.VERB; no actor is the command line."""
+        """Add an entry to a unit of work; it is durable with it. `action` is NOUN.VERB; no actor is the command line, and a name
+        is a part of the server that acts by itself."""
         if not ACTION.fullmatch(action) or len(action) > ACTION_MAX_CHARS:
             raise ValueError(f"expected an action like user.disable, got {action!r}")
+        caller = actor if isinstance(actor, Identity) else None
         session.add(
             AuditEntry(
                 id=new_id(),
                 created_at=self._now(),
-                actor_id=None if actor is None else actor.user_id,
-                actor_name=COMMAND_LINE if actor is None else actor.username,
-                key_id=None if actor is None else actor.key_id,
+                actor_id=caller and caller.user_id,
+                actor_name=caller.username if caller else str(actor or COMMAND_LINE),
+                key_id=caller and caller.key_id,
                 action=action,
                 target_id=None if target_id is None else target_id[:TARGET_MAX_CHARS],
                 details=details,
