@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Refusal } from "../../web/js/api.js";
 import { ENDED_NOTICE, Session } from "../../web/js/session.js";
 import { initialState } from "../../web/js/state.js";
 import { Store } from "../../web/js/store.js";
@@ -36,4 +37,37 @@ test("a socket that is closed before the reply to signing out comes changes noth
   assert.deepEqual(seen, { addresses: [null], cleared: 1 });
   assert.equal(store.state.signInNotice, null);
   assert.equal(store.state.currentId, null);
+});
+
+/** @param {Record<string, any>} api */
+function signedOut(api) {
+  const store = new Store(initialState("t1"), () => undefined);
+  const outside = { makeChat: () => ({ start: () => undefined, stop: () => undefined }), tellTabs: () => undefined };
+  return { store, session: new Session(api, store, { ...outside, clearTimer: () => undefined }) };
+}
+
+test("an account of one's own is made and entered, or the reason why not is told", async () => {
+  const user = { id: "u2", username: "bea", role: "user" };
+  const { session, store } = signedOut({ signUp: async () => ({ user }) });
+  assert.equal(await session.signUp("bea", "correct horse"), null);
+  assert.deepEqual(store.state.user, user);
+  const taken = new Refusal(409, "username_taken", "There is already an account 'bea'.", null);
+  const refused = signedOut({ signUp: async () => Promise.reject(taken) });
+  assert.equal(await refused.session.signUp("bea", "correct horse"), taken.detail);
+});
+
+test("a server that cannot say how people come in has a password field", async () => {
+  const { session } = signedOut({ waysIn: async () => Promise.reject(new Error("away")) });
+  assert.deepEqual(await session.waysIn(), { signup: "closed", oidc: null });
+});
+
+test("a way in that has failed is named above the form", async () => {
+  const nobody = new Refusal(401, "unauthenticated", "Who?", null);
+  for (const [query, words] of [["?signin=expired", /too old/], ["?signin=oidc-failed", /over there/], ["", null]]) {
+    const { session, store } = signedOut({ me: async () => Promise.reject(nobody) });
+    await session.start(query);
+    assert.equal(store.state.phase, "signed_out");
+    if (words === null) assert.equal(store.state.signInNotice, null);
+    else assert.match(store.state.signInNotice, words);
+  }
 });

@@ -2,7 +2,7 @@
  * The REST side of the server, `/api/v1`: every command of the page goes through here, because a reply with a status and an
  * idempotency key can be asked for again after a lost connection. Called by `client.js` and `sender.js`.
  *
- * @import { Accepted, Conversation, Listing, MessageListing, User, WireResponse } from "./wire.d.ts"
+ * @import { Accepted, Conversation, Listing, MessageListing, User, WaysIn, WireResponse } from "./wire.d.ts"
  */
 
 const TIMEOUT_MS = 20_000;
@@ -57,6 +57,20 @@ export class Api {
    */
   signIn(username, password) {
     return this.call("POST", "auth/login", { body: { username, password } });
+  }
+
+  /**
+   * @param {string} username
+   * @param {string} password
+   * @returns {Promise<{user: User}>}
+   */
+  signUp(username, password) {
+    return this.call("POST", "auth/signup", { body: { username, password } });
+  }
+
+  /** @returns {Promise<WaysIn>} */
+  waysIn() {
+    return this.call("GET", "auth/ways");
   }
 
   signOut() {

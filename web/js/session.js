@@ -5,7 +5,7 @@
  * @import { Chat } from "./chat.js"
  * @import { Store } from "./store.js"
  * @import { State } from "./state.js"
- * @import { User } from "./wire.d.ts"
+ * @import { User, WaysIn } from "./wire.d.ts"
  */
 
 import { Refusal } from "./api.js";
@@ -16,6 +16,11 @@ import { newId } from "./ids.js";
 export const ENDED_NOTICE = "Your sign-in has ended. Sign in again to go on.";
 const EXPIRED_NOTICE =
   "This sign-in link has been used or is too old. Each link works once. Restart the server for a new one, or sign in with your password.";
+
+const OIDC_NOTICE = "Signing in over there did not work. Try again, or ask an administrator: the server's log has the reason.";
+
+/** What the page's query string says about a way in that has failed. @type {Record<string, string>} */
+const NOTICES = { expired: EXPIRED_NOTICE, "oidc-failed": OIDC_NOTICE };
 
 export class Session {
   /**
@@ -41,14 +46,14 @@ export class Session {
 
   /** @param {string} query the page's query string, which says how a sign-in link went */
   async start(query) {
-    const isExpired = new URLSearchParams(query).get("signin") === "expired";
+    const failed = new URLSearchParams(query).get("signin") ?? "";
     this.outside.clearTimer(this.timer);
     try {
       this.begin(await this.api.me());
-      if (isExpired) this.store.set({ notice: "That sign-in link was used before, but you are still signed in." });
+      if (failed === "expired") this.store.set({ notice: "That sign-in link was used before, but you are still signed in." });
     } catch (problem) {
       if (problem instanceof Refusal && problem.status === 401) {
-        this.store.set({ phase: "signed_out", signInNotice: isExpired ? EXPIRED_NOTICE : null });
+        this.store.set({ phase: "signed_out", signInNotice: NOTICES[failed] ?? null });
       } else {
         this.failures += 1;
         this.store.set({ phase: "unreachable" });
@@ -62,9 +67,35 @@ export class Session {
    * @param {string} password
    * @returns {Promise<string | null>} what went wrong, in words
    */
-  async signIn(username, password) {
+  signIn(username, password) {
+    return this.enter(() => this.api.signIn(username, password));
+  }
+
+  /**
+   * @param {string} username
+   * @param {string} password
+   * @returns {Promise<string | null>} what went wrong, in words
+   */
+  signUp(username, password) {
+    return this.enter(() => this.api.signUp(username, password));
+  }
+
+  /** How people come in here; a server that cannot be asked has a password field all the same. @returns {Promise<WaysIn>} */
+  async waysIn() {
     try {
-      const { user } = await this.api.signIn(username, password);
+      return await this.api.waysIn();
+    } catch {
+      return { signup: "closed", oidc: null };
+    }
+  }
+
+  /**
+   * @param {() => Promise<{user: User}>} ask
+   * @returns {Promise<string | null>} what went wrong, in words
+   */
+  async enter(ask) {
+    try {
+      const { user } = await ask();
       this.begin(user);
       this.outside.tellTabs("signed-in");
       return null;

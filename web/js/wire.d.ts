@@ -30,6 +30,12 @@ export interface User {
   role: string;
 }
 
+/** How people come in: `signup` is "open" or "closed"; `oidc` is what the provider behind `/oidc/login` is called. */
+export interface WaysIn {
+  signup: string;
+  oidc: string | null;
+}
+
 export interface Conversation {
   id: string;
   title: string;

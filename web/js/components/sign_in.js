@@ -2,9 +2,10 @@
  * The page before one is signed in.
  *
  * @import { Session } from "../session.js"
+ * @import { WaysIn } from "../wire.d.ts"
  */
 
-import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import { Mark } from "./icon.js";
 
@@ -12,6 +13,9 @@ import { Mark } from "./icon.js";
 export function SignIn({ session, notice }) {
   const [problem, setProblem] = useState(/** @type {string | null} */ (null));
   const [isBusy, setBusy] = useState(false);
+  const [ways, setWays] = useState(/** @type {WaysIn} */ ({ signup: "closed", oidc: null }));
+  const [isNew, setNew] = useState(false);
+  useEffect(() => void session.waysIn().then(setWays), [session]);
   const name = useRef(/** @type {HTMLInputElement | null} */ (null));
   // The attribute autofocus works once per page, and this form comes back when a sign-in has ended.
   useLayoutEffect(() => {
@@ -24,13 +28,20 @@ export function SignIn({ session, notice }) {
     const fields = new FormData(/** @type {HTMLFormElement} */ (event.target));
     setBusy(true);
     setProblem(null);
-    setProblem(await session.signIn(String(fields.get("username")).trim(), String(fields.get("password"))));
+    const [username, password] = [String(fields.get("username")).trim(), String(fields.get("password"))];
+    setProblem(await (isNew ? session.signUp(username, password) : session.signIn(username, password)));
     setBusy(false);
   };
+  const change = () => {
+    setNew(!isNew);
+    setProblem(null);
+    name.current?.focus();
+  };
+  const action = isNew ? "Create account" : "Sign in";
   return html`
     <main class="sign-in">
       <form class="sign-in-form" onSubmit=${submit}>
-        <div class="sign-in-head"><${Mark} /><h1>Sign in to Kvasir</h1></div>
+        <div class="sign-in-head"><${Mark} /><h1>${isNew ? "Create an account" : "Sign in to Kvasir"}</h1></div>
         ${notice !== null && html`<p class="sign-in-notice" role="status">${notice}</p>`}
         <label class="field">
           <span>Name</span>
@@ -38,10 +49,13 @@ export function SignIn({ session, notice }) {
         </label>
         <label class="field">
           <span>Password</span>
-          <input name="password" type="password" autocomplete="current-password" required />
+          <input name="password" type="password" autocomplete=${isNew ? "new-password" : "current-password"} minlength=${isNew ? 8 : 0} required />
         </label>
         <p class="sign-in-problem" role="alert">${problem}</p>
-        <button type="submit" class="button button-primary" disabled=${isBusy}>${isBusy ? "Signing in" : "Sign in"}</button>
+        <button type="submit" class="button button-primary" disabled=${isBusy}>${isBusy ? "One moment" : action}</button>
+        ${ways.oidc !== null && html`<a class="button" href="/oidc/login">Sign in with ${ways.oidc}</a>`}
+        ${ways.signup === "open" &&
+        html`<button type="button" class="button" onClick=${change}>${isNew ? "I have an account" : "Create an account"}</button>`}
         <p class="sign-in-help">No password? The server prints a sign-in link each time it starts.</p>
       </form>
     </main>
