@@ -130,7 +130,7 @@ async def open_context(
         stack.push_async_callback(forgetting.close)
         view = EngineView(engine, monotonic)
         prefixes = PersonaPrefixes(database, engine, view)
-        personas = PersonaService(database, idempotency, settings, prefixes, now=now)
+        personas = PersonaService(database, idempotency, audit, settings, prefixes, now=now)
         stack.push_async_callback(prefixes.close)
         importing = Importing(
             database,

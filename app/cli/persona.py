@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from app.audit.service import AuditLog
 from app.cli.database import open_database, upgrade_database
 from app.cli.startup import Refused, data_option, read_settings, stdin_text
 from app.clock import utc_now
@@ -93,7 +94,7 @@ async def _open_personas(settings: Settings) -> AsyncIterator[PersonaService]:
     async with open_database(settings) as database:
         idempotency = Idempotency(database, settings.idempotency_hours, now=utc_now)
         try:
-            yield PersonaService(database, idempotency, settings, now=utc_now)
+            yield PersonaService(database, idempotency, AuditLog(database, now=utc_now), settings, now=utc_now)
         except AppError as error:
             raise Refused(error.detail) from None
 
@@ -111,9 +112,9 @@ async def _all(settings: Settings) -> list[PersonaBody]:
 
 async def _put(settings: Settings, wanted: PersonaCreate) -> None:
     async with _open_personas(settings) as personas:
-        await personas.put(wanted)
+        await personas.put(None, wanted)
 
 
 async def _delete(settings: Settings, name: str) -> None:
     async with _open_personas(settings) as personas:
-        await personas.delete(name)
+        await personas.delete(None, name)

@@ -6,6 +6,7 @@ from litestar import Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
+from app.accounts.identity import Identity
 from app.idempotency import REPLAYED_HEADER, IdempotentRequest
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
 from app.personas.schemas import PersonaBody, PersonaCreate, PersonaList, PersonaPatch
@@ -29,12 +30,13 @@ async def list_personas(
 )
 async def create_persona(
     data: JSONBody[PersonaCreate],
+    caller: NamedDependency[Identity],
     idempotent: NamedDependency[IdempotentRequest | None],
     personas: NamedDependency[PersonaService],
 ) -> Response[PersonaBody]:
     """For administrators. Its prompt is computed ahead, so that no conversation waits for it. A prompt that leaves no room for a
     question is refused with `prompt_tokens` and `available_tokens`."""
-    body, replayed = await personas.create(data, idempotent)
+    body, replayed = await personas.create(caller, data, idempotent)
     headers = {"Location": f"/api/v1/personas/{body.name}", **(REPLAYED_HEADER if replayed else {})}
     return Response(body, headers={**NO_STORE, **headers})
 
@@ -52,11 +54,14 @@ async def get_persona(persona_name: FromPath[str], personas: NamedDependency[Per
     responses=problem_responses(400, 401, 403, 404, 413, 415),
 )
 async def patch_persona(
-    persona_name: FromPath[str], data: JSONBody[PersonaPatch], personas: NamedDependency[PersonaService]
+    persona_name: FromPath[str],
+    data: JSONBody[PersonaPatch],
+    caller: NamedDependency[Identity],
+    personas: NamedDependency[PersonaService],
 ) -> Response[PersonaBody]:
     """For administrators. Answers that are being made end as they began; the next ones of all its conversations follow the new
     prompt."""
-    return Response(await personas.update(persona_name, data), headers=NO_STORE)
+    return Response(await personas.update(caller, persona_name, data), headers=NO_STORE)
 
 
 @delete(
@@ -65,9 +70,11 @@ async def patch_persona(
     guards=[admins_only],
     responses=problem_responses(401, 403, 404),
 )
-async def delete_persona(persona_name: FromPath[str], personas: NamedDependency[PersonaService]) -> None:
+async def delete_persona(
+    persona_name: FromPath[str], caller: NamedDependency[Identity], personas: NamedDependency[PersonaService]
+) -> None:
     """For administrators. Its conversations go on without a system prompt; new ones cannot begin with it."""
-    await personas.delete(persona_name)
+    await personas.delete(caller, persona_name)
 
 
 def router() -> Router:

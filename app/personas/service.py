@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from app.accounts.identity import Identity
+from app.audit.service import AuditLog
 from app.clock import Now
 from app.database import Database, insert_if_absent
 from app.errors import Conflict, InvalidInput, NotFound, PayloadTooLarge
@@ -28,12 +30,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PersonaService:
-    """Owns personas in SQL. `prefixes` is None where no engine runs: at the command line."""
+    """Owns personas in SQL. At the command line no engine runs and nobody is signed in: `prefixes` and every `caller` are None."""
 
     def __init__(
         self,
         database: Database,
         idempotency: Idempotency,
+        audit: AuditLog,
         settings: Settings,
         prefixes: PersonaPrefixes | None = None,
         *,
@@ -41,11 +44,14 @@ class PersonaService:
     ) -> None:
         self._database = database
         self._idempotency = idempotency
+        self._audit = audit
         self._settings = settings
         self._prefixes = prefixes
         self._now = now
 
-    async def create(self, wanted: PersonaCreate, request: IdempotentRequest | None = None) -> tuple[PersonaBody, bool]:
+    async def create(
+        self, caller: Identity | None, wanted: PersonaCreate, request: IdempotentRequest | None = None
+    ) -> tuple[PersonaBody, bool]:
         """A new persona, and whether it had been made before under the same key. Raises Conflict where the name is taken."""
         prompt, params = await self._checked(wanted.system_prompt), self._params(wanted.params)
         async with self._database.write() as session:
@@ -61,6 +67,7 @@ class PersonaService:
             persona = await queries.find_persona(session, wanted.name)
             body = PersonaBody.of(persona, PrefixBody(PrefixState.BUILDING))
             await self._idempotency.keep(session, request, 201, msgspec.json.encode(body))
+            self._audit.record(session, caller, "persona.create", wanted.name)
         await self._changed(wanted.name)
         return await self._body(persona), False
 
@@ -89,7 +96,7 @@ class PersonaService:
             persona = await queries.find_persona(session, name)
         return await self._body(persona)
 
-    async def update(self, name: str, patch: PersonaPatch) -> PersonaBody:
+    async def update(self, caller: Identity | None, name: str, patch: PersonaPatch) -> PersonaBody:
         """Change it for conversations that begin from now on; the others go on with what they began with. Raises NotFound."""
         require_storable(name, "the name")
         changes: dict[str, Any] = {}
@@ -103,23 +110,25 @@ class PersonaService:
             if said | changes != said:
                 persona.version = PersonaVersion(id=new_id(), name=name, **(said | changes))
                 persona.updated_at = self._now()
+                self._audit.record(session, caller, "persona.update", name, changed=sorted(changes))
         await self._changed(name)
         return await self._body(persona)
 
-    async def put(self, wanted: PersonaCreate) -> PersonaBody:
+    async def put(self, caller: Identity | None, wanted: PersonaCreate) -> PersonaBody:
         """Make it, or change the one that has its name."""
         try:
-            return await self.update(wanted.name, PersonaPatch(wanted.system_prompt, wanted.params))
+            return await self.update(caller, wanted.name, PersonaPatch(wanted.system_prompt, wanted.params))
         except NotFound:
-            body, _ = await self.create(wanted)
+            body, _ = await self.create(caller, wanted)
             return body
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, caller: Identity | None, name: str) -> None:
         """Remove it, and what the engine has computed ahead of it. Its conversations go on with it. Raises NotFound."""
         require_storable(name, "the name")
         async with self._database.write() as session:
             persona = await queries.find_persona(session, name, for_update=True)
             await queries.delete_persona(session, persona)
+            self._audit.record(session, caller, "persona.delete", name)
         await self._changed(name)
 
     async def purge(self) -> None:

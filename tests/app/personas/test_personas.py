@@ -279,3 +279,16 @@ async def test_states_are_those_of_the_engine(running: RunningApp, admin: httpx.
     running.clock.advance(2)
     shown = {item["name"]: item["prefix"]["state"] for item in (await admin.get(PATH)).json()["items"]}
     assert shown == {f"p{number}": state.value for number, state in enumerate(PrefixState)}
+
+
+async def test_who_changed_what_is_in_the_audit_log(running: RunningApp, admin: httpx.AsyncClient) -> None:
+    headers = {"Idempotency-Key": new_id()}
+    for _ in range(2):
+        await admin.post(PATH, json={"name": "terse", "system_prompt": PROMPT}, headers=headers)
+    await admin.patch(f"{PATH}/terse", json={"system_prompt": "Be long."})
+    await admin.patch(f"{PATH}/terse", json={"system_prompt": "Be long."})
+    await admin.delete(f"{PATH}/terse")
+    entries = (await admin.get("/api/v1/admin/audit?target_id=terse")).json()["items"]
+    assert sorted(entry["action"] for entry in entries) == ["persona.create", "persona.delete", "persona.update"]
+    assert {entry["actor"]["username"] for entry in entries} == {"root"}
+    assert "Be long." not in str(entries)
