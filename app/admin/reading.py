@@ -10,6 +10,7 @@ from app.accounts.identity import Identity
 from app.accounts.service import AccountService
 from app.audit.service import AuditLog
 from app.conversations.export import ConversationExport
+from app.conversations.listing import Narrowing
 from app.conversations.schemas import ConversationList, ExportFormat, MessageList
 from app.conversations.service import ConversationService
 from app.database import Database
@@ -43,7 +44,7 @@ class MessageReading:
         if not is_id(user_id) or not await self._accounts.existing({user_id}):
             raise NotFound("there is no such account")
         await self._note(caller, "conversation.list", user_id, user_id)
-        return await self._conversations.page(UserId(user_id), limit=limit, cursor=cursor, archived=None, tag=None)
+        return await self._conversations.page(UserId(user_id), Narrowing(), limit=limit, cursor=cursor)
 
     async def messages(
         self, caller: Identity, conversation_id: str, *, leaf_id: str | None, limit: int, cursor: str | None

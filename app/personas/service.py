@@ -30,7 +30,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PersonaService:
-    """Owns personas in SQL. At the command line no engine runs and nobody is signed in: `prefixes` and every `caller` are None."""
+    """Owns personas in SQL. At the command line no engine runs and nobody is signed in: `prefixes` and `caller` are None."""
 
     def __init__(
         self,

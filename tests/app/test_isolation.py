@@ -124,6 +124,8 @@ async def test_no_list_and_no_export_holds_anything_of_somebody_else(running: Ru
             if method == "GET" and not path.startswith(ADMIN) and not path.endswith("/events"):
                 answer = await asked(bob, method, path, mine)
                 assert {secret for secret in secrets if secret in answer.text} == set(), path
+        assert len((await ann.get("/api/v1/conversations", params={"q": "Ferdinand"})).json()["items"]) == 1
+        assert (await bob.get("/api/v1/conversations", params={"q": "Ferdinand"})).json()["items"] == []
 
 
 async def test_a_branch_or_a_cursor_of_somebody_else_opens_nothing(running: RunningApp) -> None:
