@@ -113,6 +113,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="reference: plain torch; cpu: compiled, or the server refuses; auto: compiled where they are built"
         ),
     ] = "auto"
+    kv_dtype: Annotated[
+        Literal["auto", "bf16", "int8"],
+        Meta(
+            description="Precision of keys and values; auto: 8 bits where compiled kernels run, else that of the weights"
+        ),
+    ] = "auto"
     threads: Annotated[int, Meta(ge=0, le=1024, description="Threads that compute; 0 means one per usable core")] = 0
     kv_memory_mib: Annotated[Positive, Meta(description="MiB of memory for the KV cache")] = 1024
     max_step_tokens: Annotated[

@@ -15,7 +15,8 @@ class EngineConfig:
 
     `kv_memory_bytes` bounds the KV pages of all layers together. `max_step_tokens` is the token budget of one step: decodes
     first, then chunks of prefill. `max_running` bounds the sequences in a step, `max_waiting` those in the queue.
-    `threads` None means one per usable core. `weights` is `auto`, `fp32`, `bf16`, `int8` or `int4`. `kernels` is `auto`,
+    `threads` None means one per usable core. `weights` is `auto`, `fp32`, `bf16`, `int8` or `int4`; `kv_dtype`, of keys and
+    values, is `auto`, `bf16` or `int8`. `kernels` is `auto`,
     `reference` or `cpu`; compiled ones are kept in `kernels_folder`, and without one there are none. `kept_weights_folder` is
     where converted weights are kept, for the next start to map; None keeps none.
 
@@ -34,6 +35,7 @@ class EngineConfig:
     model_path: Path
     model_name: str
     weights: str = "auto"
+    kv_dtype: str = "auto"
     kernels: str = "auto"
     kernels_folder: Path | None = None
     kept_weights_folder: Path | None = None

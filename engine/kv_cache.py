@@ -3,21 +3,29 @@
 Made once by the engine, written and read by the kernels through slots and block tables. It knows nothing of who uses which
 page: that is the page pool's business. It is never cleared; what a page held before is masked, not erased.
 
-    storage   [2 * layers, pages, PAGE_TOKENS, kv_heads, head_size]     the keys of all layers, then the values
-    record    [2 * layers,        PAGE_TOKENS, kv_heads, head_size]     one page in all layers, in one piece: what a tier keeps
+    storage   [2 * layers, pages, PAGE_TOKENS, kv_heads, token_numbers]     the keys of all layers, then the values
+    record    [2 * layers,        PAGE_TOKENS, kv_heads, token_numbers]     one page in all layers, in one piece: for a tier
+
+A token has as many numbers in each head as the head has dimensions; in 8 bits it has a float32 scale too, in four bytes more.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import numpy as np
 import torch
 
 from engine.config import PAGE_TOKENS
 from engine.pages import PageId
+
+SCALE_BYTES: Final = 4
+"""Of a token's numbers in 8 bits: a float32, see `kernels/cpu/rotate.h`."""
+LINE_BYTES: Final = 64
 
 
 class PageLayout(Enum):
@@ -39,9 +47,19 @@ class KVSpec:
     dtype: torch.dtype
     layout: PageLayout = PageLayout.TOKENS
 
+    @property
+    def token_numbers(self) -> int:
+        """What is kept of one token in one head of one layer, of its key or its value."""
+        return self.head_size + (SCALE_BYTES if self.dtype == torch.int8 else 0)
+
+    @property
+    def page_shape(self) -> tuple[int, int, int]:
+        """The keys or values of one page in one layer."""
+        return PAGE_TOKENS, self.kv_heads, self.token_numbers
+
 
 class KVCache:
-    """`keys` and `values`, one tensor per layer, each [pages, PAGE_TOKENS, kv_heads, head_size]: views of `storage`.
+    """`keys` and `values`, one tensor per layer, each [pages, PAGE_TOKENS, kv_heads, token_numbers]: views of `storage`.
 
     Tokens come before heads, so a token's place is one row (`slot = page * PAGE_TOKENS + offset`) and the gathered pages of a
     sequence are its tokens in order, without another copy.
@@ -58,7 +76,7 @@ class KVCache:
     ) -> None:
         self.pages = pages
         self.spec = KVSpec(layers, kv_heads, head_size, dtype, layout)
-        self.storage = lazy_zeros((2 * layers, pages, PAGE_TOKENS, kv_heads, head_size), dtype)
+        self.storage = lazy_zeros((2 * layers, pages, *self.spec.page_shape), dtype)
         self.keys = list(self.storage[:layers])
         self.values = list(self.storage[layers:])
 
@@ -70,7 +88,7 @@ class KVCache:
     @staticmethod
     def bytes_per_page(spec: KVSpec) -> int:
         """Bytes of one page: keys and values, in all layers."""
-        return 2 * spec.layers * PAGE_TOKENS * spec.kv_heads * spec.head_size * spec.dtype.itemsize
+        return 2 * spec.layers * math.prod(spec.page_shape) * spec.dtype.itemsize
 
     def copy_page(self, source: PageId, target: PageId) -> None:
         """Make `target` hold what `source` holds."""
@@ -96,20 +114,28 @@ def clear_after(records: torch.Tensor, places: Sequence[int], num_tokens: Sequen
         if spec.layout is PageLayout.TOKENS:
             record[:, count:].zero_()
             continue
-        keys = record[: spec.layers].view(spec.layers, spec.kv_heads, -1, PAGE_TOKENS, 2)
-        values = record[spec.layers :].view(spec.layers, spec.kv_heads, PAGE_TOKENS // 2, -1, 2)
+        together = 4 // spec.dtype.itemsize
+        blocks = record.view(2 * spec.layers, spec.kv_heads, -1)
+        end = PAGE_TOKENS * spec.head_size
+        numbers, scales = blocks[..., :end], blocks[..., end:]
+        keys = numbers[: spec.layers].view(spec.layers, spec.kv_heads, -1, PAGE_TOKENS, together)
+        values = numbers[spec.layers :].view(spec.layers, spec.kv_heads, PAGE_TOKENS // together, -1, together)
         keys[..., count:, :].zero_()
         for token in range(count, PAGE_TOKENS):
-            values[:, :, token // 2, :, token % 2].zero_()
+            values[:, :, token // together, :, token % together].zero_()
+        scales[..., count * SCALE_BYTES :].zero_()
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros the operating system hands out on first touch: a large cache costs memory only as far as it is used.
+    """Zeros the operating system hands out on first touch: a large cache costs memory only as far as it is used. They begin on a
+    cache line: across two of them, a processor reads a register half as fast.
 
     Zeros and not whatever was there: a masked value still gets multiplied by 0, and 0 times NaN is NaN.
     """
     size = int(np.prod(shape)) * dtype.itemsize
-    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)
+    memory = np.zeros(size + LINE_BYTES, dtype=np.uint8)
+    start = -memory.ctypes.data % LINE_BYTES
+    return torch.from_numpy(memory[start : start + size]).view(dtype).view(shape)
 
 
 def _runs(pages: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:

@@ -163,6 +163,7 @@ def engine_config(settings: Settings, path: Path) -> EngineConfig:
         model_path=path,
         model_name=model_title(settings.model),
         weights=settings.weights,
+        kv_dtype=settings.kv_dtype,
         kernels=settings.kernels,
         kernels_folder=kernels_folder(settings),
         kept_weights_folder=kept_weights_folder(path, models_folder(settings)),

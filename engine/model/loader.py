@@ -33,7 +33,7 @@ from engine.model.gguf_source import GgufSource
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.model.kept_files import PARAMETERS
 from engine.model.kept_weights import KeptWeights, weights_of
-from engine.model.precision import BITS, FLOAT_TYPES, Precision, choose_precision
+from engine.model.precision import BITS, FLOAT_TYPES, KV_TYPES, Precision, choose_precision
 from engine.model.quantised_decoder import QuantisedDecoder
 from engine.model.quantised_weights import PackedMatrices
 from engine.model.safetensors_source import SafetensorsSource
@@ -91,8 +91,9 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
         kernels=files.precision.kernels.name,
         fingerprint=files.fingerprint,
     )
-    logger.info("weights in %s, %s kernels: %s", info.weights, info.kernels, files.precision.kernels.reason)
     spec = replace(shape.kv_spec(files.precision.kv_dtype), layout=files.precision.page_layout)
+    kept_in, reason = str(spec.dtype).removeprefix("torch."), files.precision.kernels.reason
+    logger.info("weights in %s, keys and values in %s, %s kernels: %s", info.weights, kept_in, info.kernels, reason)
     return LoadedModel(decoder, tokenizer, info, spec)
 
 
@@ -130,7 +131,8 @@ def _kernels_of(config: EngineConfig, report: Callable[[str], None], *, can_wait
         return kernels
     if config.weights in FLOAT_TYPES:
         return dataclasses.replace(kernels, buildable=None)
-    if not (can_wait or config.kernels == "cpu" or config.weights in BITS):
+    must_wait = config.kernels == "cpu" or config.weights in BITS or config.kv_dtype in KV_TYPES
+    if not (can_wait or must_wait):
         build_in_background(config.kernels_folder, kernels.buildable)
         return kernels
     try:
@@ -199,7 +201,7 @@ def _open_folder(config: EngineConfig, kernels: KernelChoice) -> Iterator[_Files
 
 
 def _precision_of(config: EngineConfig, shape: ModelShape, kernels: KernelChoice) -> Precision:
-    precision = choose_precision(config.weights, shape, kernels)
+    precision = choose_precision(config.weights, shape, kernels, kv_dtype=config.kv_dtype)
     if config.kernels == "cpu" and precision.kernels.cpu is None:
         raise ModelError(f"the CPU kernels cannot be used: {precision.kernels.reason}")
     return precision

@@ -23,8 +23,10 @@ from kernels.dispatch import KernelChoice
 WEIGHTS_NAMES: Final = ("auto", "fp32", "bf16", "int8", "int4")
 FLOAT_TYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BITS: Final = {"int8": 8, "int4": 4}
+KV_NAMES: Final = ("auto", "bf16", "int8")
+KV_TYPES: Final = {"bf16": torch.bfloat16, "int8": torch.int8}
 
-PAGE_LAYOUT: Final = 2
+PAGE_LAYOUT: Final = 3
 """Of `kernels/cpu/rotate.h`; a page on disk outlives a version of the program."""
 
 REGISTER_NUMBERS: Final = 16
@@ -60,15 +62,19 @@ def choose_precision(
     shape: ModelShape,
     kernels: KernelChoice,
     speedup: Callable[[CpuKernels], float] = measured_speedup,
+    *,
+    kv_dtype: str = "auto",
 ) -> Precision:
-    """`speedup` says how many times as fast as float32 the kernels are; only `auto` asks, and never takes slower ones."""
+    """`wanted` is the precision of the weights, `kv_dtype` that of keys and values. `speedup` says how many times as fast as float32
+    the kernels are; only `auto` asks, and never takes slower ones."""
     if wanted not in WEIGHTS_NAMES:
         raise ModelError(f"weights can be {', '.join(WEIGHTS_NAMES)}, and not {wanted!r}")
+    if kv_dtype not in KV_NAMES:
+        raise ModelError(f"keys and values can be {', '.join(KV_NAMES)}, and not {kv_dtype!r}")
     if wanted in FLOAT_TYPES:
-        dtype = FLOAT_TYPES[wanted]
         reason = f"plain torch, because weights in {wanted} are asked for"
         plain = replace(kernels, name="reference", reason=reason, cpu=None) if kernels.cpu else kernels
-        return Precision(plain, dtype, dtype, wanted)
+        return _in_floats(wanted, plain, kv_dtype)
     obstacle = _obstacle(shape) if kernels.cpu else kernels.reason
     if wanted == "auto" and obstacle is None and kernels.cpu is not None:
         times = speedup(kernels.cpu)
@@ -77,13 +83,24 @@ def choose_precision(
             obstacle = f"the compiled kernels are slower here ({times:.2f} times as fast as float32)"
     if obstacle is None:
         bits = BITS.get(wanted)
-        content = f"{wanted} {kernels.name}, pages {PAGE_LAYOUT}"
-        return Precision(kernels, torch.float32, torch.bfloat16, content, bits)
+        kept = "int8" if kv_dtype == "auto" else kv_dtype
+        content = f"{wanted} {kernels.name}, pages {PAGE_LAYOUT} in {kept}"
+        return Precision(kernels, torch.float32, KV_TYPES[kept], content, bits)
     if wanted in BITS:
         raise ModelError(f"weights in {wanted} need the CPU kernels, which cannot be used: {obstacle}")
     # Float32 and not bfloat16: on a CPU without the instructions the smaller type is the slower one.
     plain = replace(kernels, name="reference", reason=f"plain torch, because {obstacle}", cpu=None)
-    return Precision(plain if kernels.cpu else kernels, torch.float32, torch.float32, "fp32")
+    return _in_floats("fp32", plain if kernels.cpu else kernels, kv_dtype)
+
+
+def _in_floats(name: str, kernels: KernelChoice, kv_dtype: str) -> Precision:
+    """Keys and values are in the precision of the weights. Raises ModelError where another is asked for."""
+    if kv_dtype not in ("auto", name):
+        raise ModelError(
+            f"keys and values in {kv_dtype} beside weights in {name} need the CPU kernels, which are not used: {kernels.reason}"
+        )
+    dtype = FLOAT_TYPES[name]
+    return Precision(kernels, dtype, dtype, name)
 
 
 def _obstacle(shape: ModelShape) -> str | None:

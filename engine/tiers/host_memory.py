@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from engine.cached_page import CachedPage, SlotId
-from engine.config import PAGE_TOKENS
 from engine.errors import EngineError
 from engine.kv_cache import KVCache, KVSpec, clear_after, lazy_zeros
 from engine.pages import PageId
@@ -28,7 +27,7 @@ class HostMemory:
     def __init__(self, spec: KVSpec, slots: int) -> None:
         self.num_slots = slots
         self.record_bytes = KVCache.bytes_per_page(spec)
-        self._records = lazy_zeros((slots, 2 * spec.layers, PAGE_TOKENS, spec.kv_heads, spec.head_size), spec.dtype)
+        self._records = lazy_zeros((slots, 2 * spec.layers, *spec.page_shape), spec.dtype)
         # Low numbers first: neighbours are copied in one piece, and memory that was never used stays untouched.
         self._free = [SlotId(slot) for slot in reversed(range(slots))]
         self._taken = [False] * slots

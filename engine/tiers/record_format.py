@@ -5,10 +5,9 @@ Used by everything in `engine.tiers`. Pure: the precision is a name here, not to
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from engine.config import PAGE_TOKENS
 
 if TYPE_CHECKING:
     from engine.kv_cache import KVSpec
@@ -29,7 +28,6 @@ class RecordFormat:
     @classmethod
     def of(cls, spec: KVSpec) -> RecordFormat:
         """The format of this model's pages, as `engine.kv_cache` lays them out."""
-        shape = (PAGE_TOKENS, spec.kv_heads, spec.head_size)
         tensors = tuple(f"{kind}.{layer}" for kind in ("keys", "values") for layer in range(spec.layers))
-        tensor_bytes = PAGE_TOKENS * spec.kv_heads * spec.head_size * spec.dtype.itemsize
-        return cls(str(spec.dtype).removeprefix("torch."), shape, tensors, len(tensors) * tensor_bytes)
+        tensor_bytes = math.prod(spec.page_shape) * spec.dtype.itemsize
+        return cls(str(spec.dtype).removeprefix("torch."), spec.page_shape, tensors, len(tensors) * tensor_bytes)

@@ -1,19 +1,19 @@
 // Attention over pages where they lie, for decoding rows and for chunks of prompts alike.
 //
-// A context is cut into parts of `PART_PAGES` pages, counted from its beginning. A row's result of each part is computed
-// alone, and parts are folded in their order: whether one thread takes all parts of a row or many take one each, whether a row
-// comes alone or in a chunk, gives the same bits.
+// A context is cut into parts of `PART_PAGES` pages, and into spans of `SPAN_PARTS` parts, counted from its beginning. A row's
+// result of each part is computed alone, parts are added up in their order within a span, and spans are in theirs: whether one
+// thread takes all of a row or many take some spans each, whether a row comes alone, in a chunk or with rows of other
+// sequences that begin with the same pages, gives the same bits.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "rotate.h"
+#include "part.h"
 
 namespace kvasir {
 
-constexpr int PART_PAGES = 8;
-constexpr int PART_TOKENS = PART_PAGES * PAGE_TOKENS;
+constexpr int SPAN_PARTS = 2;
 
 struct Sequences {
   int64_t count;
@@ -23,59 +23,61 @@ struct Sequences {
   int64_t table_width;
 };
 
-struct ScoreRule {
-  float scale;
-  float cap;  // 0 where there is none
-};
-
-// Some neighbouring rows of one sequence, which share what is read for them.
+// Some rows that read the same parts: neighbours of one sequence, or those of several that share their first pages.
 struct QueryBlock {
   const int64_t* table;
-  int64_t first_row, rows;
-  int64_t first_position;
+  int64_t first_query, end_query;  // of the plan's queries
   int64_t first_part, end_part;
-  int64_t first_state;  // of the first row: a row has one state for all parts, or `end_part - first_part`
-  bool split;
-
-  int64_t states_each() const { return split ? end_part - first_part : 1; }
+  int64_t first_token, end_token;  // what any of the rows sees lies between
+  bool continues;                  // the rows' states of the first span hold the parts before
 };
 
 struct AttentionItem {
   int64_t block;
   int64_t kv_head;
-  int64_t first_part, end_part;
-  int64_t state;  // 0, or which part of a split block
+  int64_t first_part, end_part;  // within one span
 };
 
 // Who attends to what in a step: made once, used in all layers with the same window (0 where there is none).
+//
+// The items before `shared_items()` are to be done before the others: they read what several sequences begin with, once for all.
 class AttentionPlan {
  public:
-  AttentionPlan(const Sequences& sequences, const Heads& heads, int64_t window_tokens, int threads);
+  AttentionPlan(const Sequences& sequences, const Heads& heads, int64_t window_tokens);
 
   int64_t items() const { return (int64_t)items_.size(); }
+  int64_t shared_items() const { return shared_items_; }
   // Numbers the states of all rows need.
-  int64_t state_numbers() const { return states_ * heads_.heads * state_size(); }
+  int64_t state_numbers() const { return states_ * heads_.heads * state_size(heads_); }
 
-  // `queries` [rows][heads][size] bfloat16.
+  // `queries` [rows][heads][query_bytes].
   void attend(
-      int64_t item, const ScoreRule& rule, const uint16_t* queries, const uint16_t* keys, const uint16_t* values,
+      int64_t item, const ScoreRule& rule, const uint8_t* queries, const uint8_t* keys, const uint8_t* values,
       float* states) const;
-  // Puts the parts of one row together: [heads * size].
+  // Puts the spans of one row together: [heads * size].
   void finish(int64_t row, const float* states, float* to) const;
 
  private:
-  // The weighted sum, its largest score and its sum of weights, and whether there is any.
-  int64_t state_size() const { return heads_.size + LANES; }
-  void attend_part(
-      const QueryBlock& block, const AttentionItem& item, int64_t part, const ScoreRule& rule, const uint16_t* queries,
-      const uint16_t* keys, const uint16_t* values, float* states) const;
+  struct Query {
+    int64_t row, position;
+  };
+  struct RowStates {
+    int64_t first_state, first_span, end_span;
+  };
+
+  void add_sequence(const Sequences& sequences, int64_t at, int64_t shared_parts);
+  void add_items(int64_t first_block);
+  void add_shared(const Sequences& sequences, std::vector<int64_t>& shared_parts);
+  Part part_of(const QueryBlock& block, int64_t kv_head, int64_t part, const uint8_t* keys, const uint8_t* values) const;
+  float* state_of(const Query& query, int64_t span, int64_t head, float* states) const;
 
   Heads heads_;
   int64_t window_;
-  int64_t states_ = 0;
+  int64_t states_ = 0, shared_items_ = 0;
+  std::vector<Query> queries_;
   std::vector<QueryBlock> blocks_;
   std::vector<AttentionItem> items_;
-  std::vector<int64_t> block_of_row_;
+  std::vector<RowStates> rows_;
 };
 
 }  // namespace kvasir

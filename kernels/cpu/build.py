@@ -32,6 +32,8 @@ OPTIONS: Final = (
     *("-std=c++17", "-O3", "-fPIC", "-fopenmp", "-fvisibility=hidden"),
     # What is fused into one rounding must not differ between two places that compute the same.
     "-ffp-contract=off",
+    # GCC's pass against what is computed twice takes sums out of registers and stores them each time round a loop.
+    "-fno-tree-pre",
     "-w",
 )
 BINDING: Final = "library.cpp"

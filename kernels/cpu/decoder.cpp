@@ -54,7 +54,7 @@ class QuantisedRoom {
 
 struct Decoder::Rooms {
   Room<float> hidden, qkv, added, attended, states, buffers;
-  Room<uint16_t> queries;
+  Room<uint8_t> queries;
   QuantisedRoom normed, attended_rounded, gated, wanted;
 };
 
@@ -66,6 +66,7 @@ class Decoder::Pass {
         weights_(decoder.weights_),
         windows_(decoder.windows_),
         step_(step),
+        heads_(decoder.heads_of(step)),
         plans_(plans),
         team_(team),
         rooms_(*decoder.rooms_),
@@ -74,7 +75,7 @@ class Decoder::Pass {
         buffer_(rooms_.buffers.get() + thread * size_),
         row_room_(rooms_.attended.get() + thread * weights_.layers[0].attention_output.groups * GROUP) {}
 
-  static constexpr int64_t OPERATIONS_OF_LAYER = 9, OTHER_OPERATIONS = 3;
+  static constexpr int64_t OPERATIONS_OF_LAYER = 10, OTHER_OPERATIONS = 3;
 
   void run() {
     each(step_.rows, [&](int64_t row) { embed(row); });
@@ -146,7 +147,7 @@ class Decoder::Pass {
 
   void attend(const LayerWeights& layer, size_t index) {
     float* qkv = rooms_.qkv.get();
-    uint16_t *queries = rooms_.queries.get(), *keys = step_.keys[index], *values = step_.values[index];
+    uint8_t *queries = rooms_.queries.get(), *keys = step_.keys[index], *values = step_.values[index];
     const int64_t stride = layer.qkv.tiles * LANES;
     team_.share(operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
       linear(layer.qkv, rooms_.normed.get(), step_.rows, layer.qkv_bias, qkv, stride, {first, end});
@@ -154,14 +155,17 @@ class Decoder::Pass {
     const AngleTable& angles = step_.angles[layer.rotation];
     const RotatedRows rotated = {
         qkv, stride, angles.cosines, angles.sines, step_.positions, step_.slots, layer.head_norm, shape_.epsilon};
-    each(step_.rows * shape_.heads.all(), [&](int64_t item) {
-      rotate_and_store(shape_.heads, rotated, item, queries, keys, values);
+    each(step_.rows * heads_.all(), [&](int64_t item) {
+      rotate_and_store(heads_, rotated, item, queries, keys, values);
     });
     const auto window = std::find(windows_.begin(), windows_.end(), layer.window_tokens) - windows_.begin();
     const AttentionPlan& plan = plans_[window];
     float* states = rooms_.states.get();
-    each(plan.items(), [&](int64_t item) {
+    each(plan.shared_items(), [&](int64_t item) {
       plan.attend(item, shape_.score_rule, queries, keys, values, states);
+    });
+    each(plan.items() - plan.shared_items(), [&](int64_t item) {
+      plan.attend(plan.shared_items() + item, shape_.score_rule, queries, keys, values, states);
     });
     const QuantisedRows& attended = rooms_.attended_rounded.get();
     each(step_.rows, [&](int64_t row) {
@@ -184,6 +188,7 @@ class Decoder::Pass {
   const DecoderWeights& weights_;
   const std::vector<int64_t>& windows_;
   const Step& step_;
+  const Heads heads_;
   const std::vector<AttentionPlan>& plans_;
   Team& team_;
   Rooms& rooms_;
@@ -203,13 +208,19 @@ Decoder::Decoder(const DecoderShape& shape, const DecoderWeights& weights)
 
 Decoder::~Decoder() = default;
 
+Heads Decoder::heads_of(const Step& step) const {
+  Heads heads = shape_.heads;
+  heads.kept = step.kept;
+  return heads;
+}
+
 void Decoder::run(const Step& step, int threads) {
   const int64_t rows = step.rows, hidden = shape_.hidden_padded();
   const LayerWeights& any = weights_.layers[0];
   std::vector<AttentionPlan> plans;
   int64_t states = 0;
   for (const int64_t window : windows_) {
-    plans.emplace_back(step.sequences, shape_.heads, window, threads);
+    plans.emplace_back(step.sequences, heads_of(step), window);
     states = std::max(states, plans.back().state_numbers());
   }
   rooms_->hidden.of(rows * hidden);
@@ -218,7 +229,7 @@ void Decoder::run(const Step& step, int threads) {
   rooms_->attended.of(threads * any.attention_output.groups * GROUP);
   rooms_->states.of(states);
   rooms_->buffers.of(threads * hidden);
-  rooms_->queries.of(rows * shape_.heads.heads * shape_.heads.size);
+  rooms_->queries.of(rows * shape_.heads.heads * heads_of(step).query_bytes());
   rooms_->normed.of(rows, hidden / GROUP);
   rooms_->attended_rounded.of(rows, any.attention_output.groups);
   rooms_->gated.of(rows, any.down.groups);

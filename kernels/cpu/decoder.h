@@ -55,8 +55,9 @@ struct Step {
   int64_t wanted;
   const int64_t* logit_rows;
   std::vector<AngleTable> angles;
-  std::vector<uint16_t*> keys;  // of each layer
-  std::vector<uint16_t*> values;
+  Kept kept;
+  std::vector<uint8_t*> keys;  // of each layer
+  std::vector<uint8_t*> values;
   float* logits;  // [wanted][vocabulary]
 };
 
@@ -71,6 +72,8 @@ class Decoder {
  private:
   struct Rooms;
   class Pass;
+
+  Heads heads_of(const Step& step) const;
 
   DecoderShape shape_;
   DecoderWeights weights_;

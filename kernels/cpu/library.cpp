@@ -145,13 +145,28 @@ Tensor op_matrix_rows(const Tensor& quants, const Tensor& scales, const Tensor& 
   return result;
 }
 
-uint16_t* pages_of(const Tensor& pages, const Heads& heads, const std::string& name) {
-  checked(pages, at::kBFloat16, name);
+// Keys and values are in bfloat16, or in bytes with their scales.
+Kept kept_of(const Tensor& pages, const std::string& name) {
   TORCH_CHECK(
-      pages.dim() >= 2 && pages.size(0) * heads.page_numbers() == pages.numel(), name, " has the shape ", pages.sizes(),
-      " where pages of ", heads.page_numbers(), " numbers were expected");
-  return (uint16_t*)pages.data_ptr();
+      pages.scalar_type() == at::kBFloat16 || pages.scalar_type() == at::kChar, name, " is of type ",
+      pages.scalar_type(), " where BFloat16 or Char was expected");
+  return pages.scalar_type() == at::kChar ? Kept::bytes : Kept::brain;
 }
+
+uint8_t* pages_of(const Tensor& pages, const Heads& heads, const std::string& name) {
+  checked(pages, heads.kept == Kept::bytes ? at::kChar : at::kBFloat16, name);
+  TORCH_CHECK(
+      pages.dim() >= 2 && pages.size(0) * heads.page_bytes() == (int64_t)pages.nbytes(), name, " has the shape ",
+      pages.sizes(), " where pages of ", heads.page_bytes(), " bytes were expected");
+  return (uint8_t*)pages.data_ptr();
+}
+
+// A query is as many numbers as it has dimensions, or bytes and what `RoundedQuery` holds.
+at::TensorOptions query_type(const Heads& heads) {
+  return heads.kept == Kept::bytes ? at::kChar : at::kBFloat16;
+}
+
+int64_t query_numbers(const Heads& heads) { return heads.query_bytes() / (heads.kept == Kept::bytes ? 1 : 2); }
 
 void check_heads(const Heads& heads) {
   TORCH_CHECK(
@@ -164,11 +179,11 @@ Tensor op_rotate_and_store(
     const Tensor& keys, const Tensor& values, int64_t heads, int64_t kv_heads, const MaybeTensor& head_norm,
     double epsilon) {
   checked(qkv, at::kFloat, "qkv");
-  const Heads shape{heads, kv_heads, cosines.size(1) * 2};
+  const Heads shape{heads, kv_heads, cosines.size(1) * 2, kept_of(keys, "keys")};
   check_heads(shape);
   const int64_t rows = qkv.size(0);
   TORCH_CHECK(qkv.size(1) >= shape.all() * shape.size, "qkv has rows of ", qkv.size(1), " numbers");
-  uint16_t *key_pages = pages_of(keys, shape, "keys"), *value_pages = pages_of(values, shape, "values");
+  uint8_t *key_pages = pages_of(keys, shape, "keys"), *value_pages = pages_of(values, shape, "values");
   TORCH_CHECK(positions.numel() == rows && slots.numel() == rows, "each row has a position and a slot");
   const RotatedRows rotated = {
       qkv.const_data_ptr<float>(),
@@ -181,9 +196,9 @@ Tensor op_rotate_and_store(
       (float)epsilon};
   check_range(rotated.positions, rows, cosines.size(0), "positions");
   check_range(rotated.slots, rows, keys.size(0) * PAGE_TOKENS, "slots");
-  Tensor queries = at::empty({rows, heads, shape.size}, at::kBFloat16);
+  Tensor queries = at::empty({rows, heads, query_numbers(shape)}, query_type(shape));
   for (int64_t item = 0; item < rows * shape.all(); ++item) {
-    rotate_and_store(shape, rotated, item, (uint16_t*)queries.data_ptr(), key_pages, value_pages);
+    rotate_and_store(shape, rotated, item, (uint8_t*)queries.data_ptr(), key_pages, value_pages);
   }
   return queries;
 }
@@ -210,21 +225,28 @@ Tensor op_paged_attention(
     const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& query_starts,
     const Tensor& context_lens, const Tensor& block_tables, int64_t kv_heads, double scale, double cap,
     int64_t window_tokens) {
-  checked(queries, at::kBFloat16, "queries");
-  const Heads heads{queries.size(1), kv_heads, queries.size(2)};
+  const Kept kept = kept_of(keys, "keys");
+  checked(queries, kept == Kept::bytes ? at::kChar : at::kBFloat16, "queries");
+  const int64_t behind = kept == Kept::bytes ? sizeof(RoundedQuery) : 0;
+  const Heads heads{queries.size(1), kv_heads, queries.size(2) - behind, kept};
   check_heads(heads);
-  const uint16_t *key_pages = pages_of(keys, heads, "keys"), *value_pages = pages_of(values, heads, "values");
+  const uint8_t *key_pages = pages_of(keys, heads, "keys"), *value_pages = pages_of(values, heads, "values");
   const int64_t rows = queries.size(0);
   const Sequences sequences = sequences_of(query_starts, context_lens, block_tables, rows, keys.size(0));
-  const AttentionPlan plan(sequences, heads, window_tokens, at::get_num_threads());
-  Tensor states = at::empty({plan.state_numbers()}, at::kFloat), result = at::empty_like(queries, at::kFloat);
-  at::parallel_for(0, plan.items(), 1, [&](int64_t first, int64_t end) {
-    for (int64_t item = first; item < end; ++item) {
-      plan.attend(
-          item, {(float)scale, (float)cap}, (const uint16_t*)queries.const_data_ptr(), key_pages, value_pages,
-          states.data_ptr<float>());
-    }
-  });
+  const AttentionPlan plan(sequences, heads, window_tokens);
+  Tensor states = at::empty({plan.state_numbers()}, at::kFloat);
+  Tensor result = at::empty({rows, heads.heads, heads.size}, at::kFloat);
+  const auto attend = [&](int64_t begin, int64_t end) {
+    at::parallel_for(begin, end, 1, [&](int64_t first, int64_t last) {
+      for (int64_t item = first; item < last; ++item) {
+        plan.attend(
+            item, {(float)scale, (float)cap}, (const uint8_t*)queries.const_data_ptr(), key_pages, value_pages,
+            states.data_ptr<float>());
+      }
+    });
+  };
+  attend(0, plan.shared_items());
+  attend(plan.shared_items(), plan.items());
   for (int64_t row = 0; row < rows; ++row) {
     plan.finish(row, states.const_data_ptr<float>(), result.data_ptr<float>() + row * heads.heads * heads.size);
   }
@@ -236,7 +258,7 @@ class TorchDecoder : public torch::CustomClassHolder {
  public:
   TorchDecoder(const c10::Dict<std::string, double>& numbers, const c10::Dict<std::string, Tensor>& tensors)
       : numbers_(numbers), tensors_(tensors) {
-    shape_.heads = {whole("heads"), whole("kv_heads"), whole("head_size")};
+    shape_.heads = {whole("heads"), whole("kv_heads"), whole("head_size"), Kept::brain};
     check_heads(shape_.heads);
     shape_.hidden = whole("hidden_size");
     shape_.intermediate = whole("intermediate_size");
@@ -275,10 +297,12 @@ class TorchDecoder : public torch::CustomClassHolder {
     TORCH_CHECK(
         keys.size() == (size_t)whole("layers") && values.size() == keys.size(), "each layer has its keys and its values");
     const int64_t pages = keys[0].size(0);
+    Heads heads = shape_.heads;
+    heads.kept = step.kept = kept_of(keys[0], "keys");
     for (size_t index = 0; index < keys.size(); ++index) {
       TORCH_CHECK(keys[index].size(0) == pages && values[index].size(0) == pages, "all layers have the same pages");
-      step.keys.push_back(pages_of(keys[index], shape_.heads, "keys"));
-      step.values.push_back(pages_of(values[index], shape_.heads, "values"));
+      step.keys.push_back(pages_of(keys[index], heads, "keys"));
+      step.values.push_back(pages_of(values[index], heads, "values"));
     }
     check_range(step.slots, step.rows, pages * PAGE_TOKENS, "slots");
     step.sequences = sequences_of(query_starts, context_lens, block_tables, step.rows, pages);

@@ -20,8 +20,16 @@ namespace kvasir {
 
 constexpr int LANES = 16;
 
-// Asks for the cache line of a place that will be read soon.
-inline void fetch_ahead(const void* place) { _mm_prefetch((const char*)place, _MM_HINT_T0); }
+#ifdef KVASIR_AVX512
+// How many rows and how many registers of what they share are computed with at once: as many as sums find registers.
+constexpr int TILE_ROWS = 6, TILE_WIDTH = 4;
+#else
+constexpr int TILE_ROWS = 2, TILE_WIDTH = 2;
+#endif
+
+// Asks for the cache line of a place that will be read soon. Not by the compiler's own name for it: that it takes for a change of
+// memory, and stores all sums of a loop each time round.
+inline void fetch_ahead(const void* place) { asm volatile("prefetcht0 (%0)" : : "r"(place)); }
 
 inline uint32_t four_bytes(const void* place) {
   uint32_t word;
@@ -46,6 +54,7 @@ inline Floats subtract(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 inline Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
 inline Floats divide(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 inline Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+inline Floats multiply_subtract(Floats a, Floats b, Floats c) { return _mm512_fmsub_ps(a, b, c); }
 inline Floats larger(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 inline Floats smaller(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 inline Floats magnitude(Floats a) { return _mm512_abs_ps(a); }
@@ -63,6 +72,29 @@ inline Floats where_at_least(Floats x, Floats bound, Floats a) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), a);
 }
 
+// 0 where `x` is below `bound`, `a` elsewhere and where `x` is not a number.
+inline Floats unless_below(Floats x, Floats bound, Floats a) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), a);
+}
+
+// `a` times 2 to the power of the whole number in the lowest bits of `bits`.
+inline Floats shift_exponent(Floats a, Floats bits) {
+  const Ints shift = _mm512_slli_epi32(_mm512_castps_si512(bits), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), shift));
+}
+
+// One step of a Walsh-Hadamard transform: of each two lanes that are `distance` apart, their sum and their difference.
+template <int distance>
+inline Floats sums_and_differences(Floats a) {
+  constexpr __mmask16 second = distance == 1 ? 0xaaaa : distance == 2 ? 0xcccc : distance == 4 ? 0xf0f0 : 0xff00;
+  Floats other;
+  if constexpr (distance == 1) other = _mm512_permute_ps(a, 0xb1);
+  if constexpr (distance == 2) other = _mm512_permute_ps(a, 0x4e);
+  if constexpr (distance == 4) other = _mm512_shuffle_f32x4(a, a, 0xb1);
+  if constexpr (distance == 8) other = _mm512_shuffle_f32x4(a, a, 0x4e);
+  return _mm512_mask_sub_ps(_mm512_add_ps(a, other), second, other, a);
+}
+
 // 2 to the power of `whole`, which is between -126 and 127.
 inline Floats power_of_two(Floats whole) {
   const Ints exponent = _mm512_add_epi32(_mm512_cvtps_epi32(whole), _mm512_set1_epi32(127));
@@ -78,6 +110,17 @@ inline float sum(Floats a) {
 
 inline float largest(Floats a) { return _mm512_reduce_max_ps(a); }
 
+// Likewise of numbers that are not below 0, where what is not a number is larger than all: their bits are compared.
+inline Floats larger_or_none(Floats a, Floats b) {
+  return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+inline float largest_or_none(Floats a) {
+  const uint32_t bits = _mm512_reduce_max_epu32(_mm512_castps_si512(a));
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
 inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
 
 // Rounds to the nearest, ties to even, and writes 16 signed bytes; returns their sum.
@@ -85,6 +128,11 @@ inline int store_bytes(int8_t* to, Floats a) {
   const Ints whole = _mm512_cvtps_epi32(a);
   _mm_storeu_si128((__m128i*)to, _mm512_cvtsepi32_epi8(whole));
   return _mm512_reduce_add_epi32(whole);
+}
+
+// Likewise 16 bytes of numbers from 0 to 255.
+inline void store_unsigned(uint8_t* to, Floats a) {
+  _mm_storeu_si128((__m128i*)to, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
 }
 
 inline void store_brain(uint16_t* to, Floats a) {
@@ -108,6 +156,9 @@ inline Ints begin_offset(int activation_sum) { return _mm512_set1_epi32(-128 * a
 inline Ints dot_offset(Ints total, Bytes weights, Bytes activations) {
   return _mm512_dpbusd_epi32(total, weights, activations);
 }
+
+// Each lane's four signed bytes times the same four unsigned ones, added to `total`.
+inline Ints dot_weights(Ints total, Bytes weights, Bytes bytes) { return _mm512_dpbusd_epi32(total, weights, bytes); }
 
 inline BytePairs load_pairs(const uint16_t* from) { return _mm512_loadu_si512(from); }
 inline BytePairs all_pairs(const uint16_t* from) { return _mm512_set1_epi32((int)four_bytes(from)); }
@@ -147,6 +198,9 @@ inline Floats divide(Floats a, Floats b) { return {_mm256_div_ps(a.low, b.low), 
 inline Floats multiply_add(Floats a, Floats b, Floats c) {
   return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
+inline Floats multiply_subtract(Floats a, Floats b, Floats c) {
+  return {_mm256_fmsub_ps(a.low, b.low, c.low), _mm256_fmsub_ps(a.high, b.high, c.high)};
+}
 inline Floats larger(Floats a, Floats b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
 inline Floats smaller(Floats a, Floats b) { return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)}; }
 inline Floats magnitude(Floats a) {
@@ -174,6 +228,33 @@ inline Floats where_at_least(Floats x, Floats bound, Floats a) {
           _mm256_and_ps(_mm256_cmp_ps(x.high, bound.high, _CMP_GE_OQ), a.high)};
 }
 
+inline Floats unless_below(Floats x, Floats bound, Floats a) {
+  return {_mm256_and_ps(_mm256_cmp_ps(x.low, bound.low, _CMP_NLT_UQ), a.low),
+          _mm256_and_ps(_mm256_cmp_ps(x.high, bound.high, _CMP_NLT_UQ), a.high)};
+}
+
+inline Floats shift_exponent(Floats a, Floats bits) {
+  const auto shifted = [](__m256 half, __m256 by) {
+    const __m256i shift = _mm256_slli_epi32(_mm256_castps_si256(by), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(half), shift));
+  };
+  return {shifted(a.low, bits.low), shifted(a.high, bits.high)};
+}
+
+template <int distance>
+inline Floats sums_and_differences(Floats a) {
+  if constexpr (distance == 8) return {_mm256_add_ps(a.low, a.high), _mm256_sub_ps(a.low, a.high)};
+  const auto half = [](__m256 own) {
+    __m256 other;
+    if constexpr (distance == 1) other = _mm256_permute_ps(own, 0xb1);
+    if constexpr (distance == 2) other = _mm256_permute_ps(own, 0x4e);
+    if constexpr (distance == 4) other = _mm256_permute2f128_ps(own, own, 1);
+    constexpr int second = distance == 1 ? 0xaa : distance == 2 ? 0xcc : 0xf0;
+    return _mm256_blend_ps(_mm256_add_ps(own, other), _mm256_sub_ps(other, own), second);
+  };
+  return {half(a.low), half(a.high)};
+}
+
 inline Floats power_of_two(Floats whole) {
   const __m256i bias = _mm256_set1_epi32(127);
   const auto shifted = [&](__m256 half) {
@@ -196,6 +277,20 @@ inline float largest(Floats a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+inline Floats larger_or_none(Floats a, Floats b) {
+  const auto of_halves = [](__m256 one, __m256 other) {
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(one), _mm256_castps_si256(other)));
+  };
+  return {of_halves(a.low, b.low), of_halves(a.high, b.high)};
+}
+inline float largest_or_none(Floats a) {
+  const auto most = [](__m128i one, __m128i other) { return _mm_max_epu32(one, other); };
+  const __m256i eight = _mm256_max_epu32(_mm256_castps_si256(a.low), _mm256_castps_si256(a.high));
+  __m128i four = most(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = most(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtss_f32(_mm_castsi128_ps(most(four, _mm_shuffle_epi32(four, 0xb1))));
+}
+
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 
 inline int store_bytes(int8_t* to, Floats a) {
@@ -208,6 +303,14 @@ inline int store_bytes(int8_t* to, Floats a) {
     total += whole[lane];
   }
   return total;
+}
+
+inline void store_unsigned(uint8_t* to, Floats a) {
+  const __m256i words = _mm256_packus_epi32(_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high));
+  const __m256i bytes = _mm256_packus_epi16(words, words);
+  // Both packings stay within halves: the bytes are in the words 0, 4, 1 and 5.
+  const __m256i ordered = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 0, 0, 0));
+  _mm_storeu_si128((__m128i*)to, _mm256_castsi256_si128(ordered));
 }
 
 inline void store_brain(uint16_t* to, Floats a) {
@@ -257,6 +360,18 @@ inline Ints dot_offset(Ints total, Bytes weights, Bytes activations) {
           dot_offset_half(total.high, weights.high, activations.high)};
 }
 
+// 255 times 127 twice does not fit into 16 bits, so bytes are widened first: those at even and those at odd places.
+inline __m256i dot_weights_half(__m256i total, __m256i weights, __m256i bytes) {
+  const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), odd = _mm256_srai_epi16(bytes, 8);
+  const __m256i even_weights = _mm256_and_si256(weights, _mm256_set1_epi16(255));
+  const __m256i products = _mm256_madd_epi16(even, even_weights);
+  return _mm256_add_epi32(
+      total, _mm256_add_epi32(products, _mm256_madd_epi16(odd, _mm256_srli_epi16(weights, 8))));
+}
+inline Ints dot_weights(Ints total, Bytes weights, Bytes bytes) {
+  return {dot_weights_half(total.low, weights.low, bytes.low), dot_weights_half(total.high, weights.high, bytes.high)};
+}
+
 inline BytePairs load_pairs(const uint16_t* from) { return load_bytes((const uint8_t*)from); }
 inline BytePairs all_pairs(const uint16_t* from) { return all_fours((const int8_t*)from); }
 inline BytePairs first_of_pairs(BytePairs a) {
@@ -291,6 +406,21 @@ inline Floats exponential(Floats x) {
   series = multiply_add(series, rest, all(5.0000001201e-1f));
   series = add(multiply_add(multiply(rest, rest), series, rest), all(1.0f));
   return where_at_least(x, all(-87.0f), multiply(series, power_of_two(whole)));
+}
+
+// 2 to the power of `x`, which is not above 0, to three parts in a million; 0 below where float32 has normal numbers.
+inline Floats power(Floats x) {
+  // What is not a number stays none: it is the second of two that are compared.
+  const Floats bounded = larger(all(-126.0f), x);
+  // Added to a number this large, `x` is rounded to the whole number that its lowest bits then are.
+  const Floats large = all(12582912.0f), shifted = add(bounded, large);
+  const Floats rest = subtract(bounded, subtract(shifted, large));
+  Floats series = all(9.582852592e-3f);
+  series = multiply_add(series, rest, all(5.590642708e-2f));
+  series = multiply_add(series, rest, all(2.402409864e-1f));
+  series = multiply_add(series, rest, all(6.931241931e-1f));
+  series = multiply_add(series, rest, all(1.0f));
+  return unless_below(x, all(-126.0f), shift_exponent(series, shifted));
 }
 
 // 1 - 2 / (e^2x + 1): exact to the last bits of 1, which is what a bound needs.

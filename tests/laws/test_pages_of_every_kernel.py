@@ -24,7 +24,8 @@ from tests.support.decoding import Stream, step
 from tests.support.tiny_llama import write_folder
 
 VARIANT = variant_for(cpu_flags())
-every_precision = pytest.mark.parametrize("weights", ["fp32", "bf16", *(["int8", "int4"] if VARIANT else [])])
+COMPILED = [("int8", "bf16"), ("int8", "int8"), ("int4", "int8")] if VARIANT else []
+every_precision = pytest.mark.parametrize(("weights", "kv_dtype"), [("fp32", "auto"), ("bf16", "auto"), *COMPILED])
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +48,9 @@ def record_of(loaded: LoadedModel, num_tokens: int) -> torch.Tensor:
 
 
 @every_precision
-def test_what_is_cleared_of_a_page_are_the_tokens_behind_its_own(folder: Path, weights: str) -> None:
-    loaded = load_model(EngineConfig(folder, "tiny", weights=weights, kernels_folder=KERNELS_FOLDER))
+def test_what_is_cleared_of_a_page_are_the_tokens_behind_its_own(folder: Path, weights: str, kv_dtype: str) -> None:
+    config = EngineConfig(folder, "tiny", weights=weights, kv_dtype=kv_dtype, kernels_folder=KERNELS_FOLDER)
+    loaded = load_model(config)
     whole = record_of(loaded, PAGE_TOKENS)
     for count in range(1, PAGE_TOKENS + 1):
         cleared = whole.clone()
@@ -60,13 +62,14 @@ def test_what_is_cleared_of_a_page_are_the_tokens_behind_its_own(folder: Path, w
 
 @every_precision
 def test_a_session_that_was_put_away_in_the_middle_of_a_page_goes_on_alike(
-    folder: Path, tmp_path: Path, weights: str
+    folder: Path, tmp_path: Path, weights: str, kv_dtype: str
 ) -> None:
     answers = set()
     for place in (SessionState.DEVICE, SessionState.HOST, SessionState.DISK):
         with served(
             folder,
             weights=weights,
+            kv_dtype=kv_dtype,
             kernels_folder=KERNELS_FOLDER,
             host_memory_bytes=4 << 20,
             disk_folder=tmp_path / place.value,

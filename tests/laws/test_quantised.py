@@ -28,12 +28,14 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def quantised() -> LoadedModel:
+@pytest.fixture(scope="module", params=["bf16", "int8"])
+def quantised(request: pytest.FixtureRequest) -> LoadedModel:
+    """With keys and values in either precision."""
     variant = variant_for(cpu_flags())
     assert variant is not None
     kernels_of(variant)
-    return load_model(EngineConfig(bundled_model_folder(), "bundled", kernels_folder=KERNELS_FOLDER))
+    config = EngineConfig(bundled_model_folder(), "bundled", kv_dtype=request.param, kernels_folder=KERNELS_FOLDER)
+    return load_model(config)
 
 
 def text_ids(loaded: LoadedModel) -> list[int]:
@@ -44,7 +46,7 @@ def text_ids(loaded: LoadedModel) -> list[int]:
 def test_its_own_bits_are_served(quantised: LoadedModel) -> None:
     assert quantised.info.weights == "int4"
     assert quantised.info.kernels.startswith("cpu-")
-    assert quantised.kv_spec.dtype == torch.bfloat16
+    assert quantised.kv_spec.dtype in (torch.bfloat16, torch.int8)
 
 
 def test_answers_in_company_are_to_the_bit_what_they_are_alone(quantised: LoadedModel) -> None:

@@ -48,7 +48,7 @@ class QuantisedModel:
     kv_spec: KVSpec
 
 
-def quantised_model(model: Any, variant: Variant, bits: int) -> QuantisedModel:
+def quantised_model(model: Any, variant: Variant, bits: int, kv_dtype: torch.dtype = torch.bfloat16) -> QuantisedModel:
     """Of a transformers model, through a folder on the disk."""
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -78,7 +78,7 @@ def quantised_model(model: Any, variant: Variant, bits: int) -> QuantisedModel:
     return QuantisedModel(
         QuantisedDecoder(shape, packed, kernels_of(variant)),
         Decoder(shape, plain, choose_kernels("reference")),
-        shape.kv_spec(torch.bfloat16),
+        shape.kv_spec(kv_dtype),
     )
 
 

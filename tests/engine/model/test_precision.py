@@ -78,7 +78,7 @@ def test_each_precision_is_told_and_near_the_others(folder: Path) -> None:
         loaded = load(folder, weights=weights)
         assert loaded.info.weights == name
         assert loaded.info.kernels.startswith("cpu-" if is_compiled else "reference")
-        assert loaded.kv_spec.dtype == torch.bfloat16
+        assert loaded.kv_spec.dtype == (torch.int8 if is_compiled else torch.bfloat16)
         assert (logits(loaded) - wide).pow(2).mean().sqrt() < most_error * wide.std(), weights
         seen.add(loaded.info.fingerprint)
     assert len(seen) == 4, "no page of one precision is taken for another's"
@@ -94,6 +94,29 @@ def test_what_cannot_be_had_is_refused_with_the_reason(folder: Path, tmp_path: P
     assert (load(narrow).info.weights, load(narrow).info.kernels) == ("fp32", "reference")
     with pytest.raises(ModelError, match="its heads of 12 numbers are not a multiple of 16"):
         load(narrow, weights="int4")
+
+
+def test_keys_and_values_have_a_precision_of_their_own_where_kernels_are_compiled(folder: Path) -> None:
+    seen = {}
+    for kv_dtype, dtype in (("auto", torch.int8), ("int8", torch.int8), ("bf16", torch.bfloat16)):
+        loaded = load(folder, weights="int8", kv_dtype=kv_dtype)
+        assert loaded.kv_spec.dtype == dtype
+        seen.setdefault(dtype, set()).add(loaded.info.fingerprint)
+    narrow, wide = seen[torch.int8], seen[torch.bfloat16]
+    assert len(narrow) == len(wide) == 1
+    assert narrow != wide, "no page of one precision is taken for another's"
+    assert load(folder, weights="bf16", kv_dtype="bf16").kv_spec.dtype == torch.bfloat16
+    with pytest.raises(ModelError, match="keys and values can be auto, bf16, int8, and not 'fp8'"):
+        load(folder, kv_dtype="fp8")
+    for weights in ("fp32", "bf16"):
+        with pytest.raises(
+            ModelError, match=f"keys and values in int8 beside weights in {weights} need the CPU kernels"
+        ):
+            load(folder, weights=weights, kv_dtype="int8")
+    with pytest.raises(
+        ModelError, match=r"in bf16 beside weights in fp32 need the CPU kernels, .*as the settings ask for"
+    ):
+        load(folder, kv_dtype="bf16", kernels="reference")
 
 
 def test_auto_never_takes_kernels_that_are_slower_and_a_fixed_setting_does(folder: Path) -> None:

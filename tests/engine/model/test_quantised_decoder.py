@@ -20,6 +20,7 @@ from tests.support.tiny_families import FAMILIES, tiny_family
 
 PAGES = 256
 TEXT = [(7 * place * place + 3 * place) % 211 for place in range(150)]
+KV_DTYPES = (torch.bfloat16, torch.int8)
 ROUNDING = 0.06
 """How far logits may be from those of the same weights with activations in float32, in parts of the logits' spread."""
 
@@ -35,11 +36,18 @@ def rows_of(model: QuantisedModel, ids: Sequence[int], pages: Sequence[int], chu
     return torch.cat([step(model.decoder, cache, [(stream, count)]) for count in chunks])
 
 
+def no_numbers(pages: torch.Tensor) -> None:
+    """Of bytes, four in a row are not one either."""
+    pages.fill_(-1 if pages.dtype == torch.int8 else float("nan"))
+
+
 @each_variant
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("bits", "kv_dtype"), [(4, torch.int8), (8, torch.int8), (8, torch.bfloat16)])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_logits_are_those_of_its_weights_up_to_rounding(name: str, bits: int, variant: Variant) -> None:
-    model = quantised_model(family(name), variant, bits)
+def test_logits_are_those_of_its_weights_up_to_rounding(
+    name: str, bits: int, kv_dtype: torch.dtype, variant: Variant
+) -> None:
+    model = quantised_model(family(name), variant, bits, kv_dtype)
     pages = list(range(20))[::-1]
     stream = Stream(list(TEXT), pages)
     plain_spec = model.plain.shape.kv_spec(torch.float32)
@@ -56,6 +64,7 @@ def test_logits_are_those_of_its_weights_up_to_rounding(name: str, bits: int, va
 @given(
     name=st.sampled_from(sorted(FAMILIES)),
     bits=st.sampled_from((4, 8)),
+    kv_dtype=st.sampled_from(KV_DTYPES),
     seed=st.integers(0, 10_000),
     lengths=st.lists(st.integers(1, 200), min_size=1, max_size=6),
     chunk=st.sampled_from((1, 2, 15, 16, 17, 64, 200)),
@@ -63,16 +72,23 @@ def test_logits_are_those_of_its_weights_up_to_rounding(name: str, bits: int, va
 )
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_logits_are_the_same_to_the_bit_for_any_chunks_company_pages_and_threads(
-    variant: Variant, name: str, bits: int, seed: int, lengths: list[int], chunk: int, threads: int
+    variant: Variant,
+    name: str,
+    bits: int,
+    kv_dtype: torch.dtype,
+    seed: int,
+    lengths: list[int],
+    chunk: int,
+    threads: int,
 ) -> None:
-    model = quantised_model(family(name, seed % 5), variant, bits)
+    model = quantised_model(family(name, seed % 5), variant, bits, kv_dtype)
     generator = torch.Generator().manual_seed(seed)
     prompts = [torch.randint(0, 211, (length,), generator=generator).tolist() for length in lengths]
     alone = [rows_of(model, ids, range(13), [len(ids)])[0] for ids in prompts]
     streams = [Stream(ids, pages) for ids, pages in zip(prompts, scattered_pages(lengths, generator), strict=True)]
     cache = KVCache.for_spec(model.kv_spec, PAGES)
     for layer in (*cache.keys, *cache.values):
-        layer.fill_(float("nan"))
+        no_numbers(layer)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -99,23 +115,27 @@ def test_a_step_without_wanted_rows_writes_its_pages() -> None:
         assert torch.equal(step(model.decoder, cache, [(halved, 20)]), expected)
 
 
-def test_numbers_that_are_not_finite_reach_the_logits() -> None:
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_numbers_that_are_not_finite_reach_the_logits(kv_dtype: torch.dtype) -> None:
     """A row that is broken must not look like an answer."""
     for variant in RUNNABLE:
-        model = quantised_model(family("Llama"), variant, 8)
+        model = quantised_model(family("Llama"), variant, 8, kv_dtype)
         cache = KVCache.for_spec(model.kv_spec, PAGES)
         stream = Stream(list(TEXT[:20]), range(2))
         step(model.decoder, cache, [(stream, 19)])
-        cache.values[0][0].fill_(float("nan"))
+        no_numbers(cache.values[0][0])
         assert step(model.decoder, cache, [(stream, 1)]).isnan().all()
 
 
 @each_variant
-def test_pages_that_were_copied_or_kept_elsewhere_are_as_good_as_computed_ones(variant: Variant) -> None:
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_pages_that_were_copied_or_kept_elsewhere_are_as_good_as_computed_ones(
+    variant: Variant, kv_dtype: torch.dtype
+) -> None:
     """A page is one opaque record, whatever its layout inside: half a page is used again as well as a whole one."""
-    model = quantised_model(family("Qwen3"), variant, 8)
+    model = quantised_model(family("Qwen3"), variant, 8, kv_dtype)
     cache = KVCache.for_spec(model.kv_spec, 16)
-    cache.storage.fill_(float("nan"))
+    no_numbers(cache.storage)
     first = Stream(list(TEXT[:60]), [2, 9, 4, 7])
     expected = step(model.decoder, cache, [(first, 60)])
     # Another one with the same first 40 tokens: two whole pages, and eight tokens of a third.

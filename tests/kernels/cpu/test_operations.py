@@ -164,11 +164,12 @@ def test_a_row_of_a_matrix_is_read_as_it_was_written(
     shared=st.sampled_from((1, 3, 7)),
     size=st.sampled_from(HEAD_SIZES),
     has_norm=st.booleans(),
+    kept=st.sampled_from((torch.bfloat16, torch.int8)),
     seed=seeds,
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_queries_are_turned_and_keys_and_values_written_to_their_slots(
-    variant: Variant, rows: int, kv_heads: int, shared: int, size: int, has_norm: bool, seed: int
+    variant: Variant, rows: int, kv_heads: int, shared: int, size: int, has_norm: bool, kept: torch.dtype, seed: int
 ) -> None:
     heads, pages = kv_heads * shared, 4
     qkv = random_rows(rows, padded((heads + 2 * kv_heads) * size), seed=seed)
@@ -179,74 +180,160 @@ def test_queries_are_turned_and_keys_and_values_written_to_their_slots(
     angles = random_rows(50, size // 2, seed=seed + 2)
     results = []
     for rotate in (kernels_of(variant).operations.rotate_and_store, reference.rotate_and_store):
-        keys, values = torch.full((2, pages, kv_heads * PAGE_TOKENS * size), 7.0, dtype=torch.bfloat16)
+        keys, values = torch.full((2, pages, kv_heads * PAGE_TOKENS * kept_numbers(size, kept)), 7, dtype=kept)
         queries = rotate(qkv, angles.cos(), angles.sin(), positions, slots, keys, values, heads, kv_heads, norm, 1e-6)
         results.append((queries, keys, values))
+    if kept is torch.int8:
+        for computed, expected in zip(results[0][1:], results[1][1:], strict=True):
+            is_key = computed is results[0][1]
+            assert_kept_alike(computed, expected, kv_heads, size, slots, is_key=is_key)
+        numbers, scales, sums = rounded_query(results[0][0], size)
+        expected_numbers, expected_scales, _ = rounded_query(results[1][0], size)
+        assert_rounded_alike(numbers, scales, reference.RoundedRows(expected_numbers, expected_scales))
+        assert torch.equal(numbers.sum(-1), sums)
+        return
     for computed, expected in zip(*results, strict=True):
         torch.testing.assert_close(computed.float(), expected.float(), rtol=1e-2, atol=1e-5)
     assert torch.equal(results[0][2], results[1][2]), "values are only rounded"
     assert torch.equal(results[0][1] == 7.0, results[1][1] == 7.0), "nothing is written but the slots"
 
 
+def kept_numbers(size: int, kept: torch.dtype) -> int:
+    """Of one token in one head."""
+    return size + (reference.SCALE_BYTES if kept is torch.int8 else 0)
+
+
+def rounded_query(queries: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    scales, sums = (queries[..., start : start + 4].contiguous() for start in (size, size + 4))
+    return queries[..., :size], scales.view(torch.float32)[..., 0], sums.view(torch.int32)[..., 0]
+
+
+def assert_kept_alike(
+    computed: torch.Tensor, expected: torch.Tensor, kv_heads: int, size: int, slots: torch.Tensor, *, is_key: bool
+) -> None:
+    """What was written to the slots is rounded alike, and nothing else was written."""
+    written = torch.zeros(computed.shape[0] * PAGE_TOKENS, dtype=torch.bool)
+    written[slots] = True
+    numbers, scales = [], []
+    for pages in (computed, expected):
+        view = (reference._key_view if is_key else reference._value_view)(pages, kv_heads, size)
+        by_token = view.permute(0, 3, 1, 2, 4) if is_key else view.permute(0, 2, 4, 1, 3)
+        own = by_token.reshape(len(written), kv_heads, size)
+        own_scales = reference._scale_view(pages, kv_heads, size).transpose(1, 2).reshape(len(written), kv_heads)
+        assert (own[~written] == 7).all()
+        assert (own_scales[~written].contiguous().view(torch.int8) == 7).all()
+        numbers.append(own[written] ^ (-128 if is_key else 0))
+        scales.append(own_scales[written])
+    assert_rounded_alike(numbers[0], scales[0], reference.RoundedRows(numbers[1], scales[1]))
+
+
 batches = st.lists(
-    st.tuples(st.integers(1, 20), st.integers(0, 300)).map(lambda pair: (pair[0], pair[0] + pair[1])),
+    st.tuples(st.integers(1, 20), st.integers(0, 300) | st.integers(500, 900)).map(lambda pair: (pair[0], sum(pair))),
     min_size=1,
     max_size=4,
 )
 """Queries and context length of each sequence."""
 
 
+def random_pool(pages: int, kv_heads: int, size: int, kept: torch.dtype, seed: int) -> torch.Tensor:
+    """Keys and values, [2, pages, numbers]."""
+    if kept is torch.bfloat16:
+        return random_rows(2, pages, kv_heads * PAGE_TOKENS * size, seed=seed).to(kept)
+    chooser = torch.Generator().manual_seed(seed)
+    shape = (2, pages, kv_heads * PAGE_TOKENS * kept_numbers(size, kept))
+    pool = torch.randint(-127, 128, shape, generator=chooser).to(torch.int8)
+    for half in pool:
+        scales = reference._scale_view(half, kv_heads, size)
+        scales.copy_((1 + torch.rand(scales.shape, generator=chooser)) / 100)
+    # A byte of a key has 128 added: 0 stands for -128, which nothing is rounded to.
+    pool[0][pool[0] == 0] = 1
+    return pool
+
+
+def poison(half: torch.Tensor, pages: list[int], first: int, kv_heads: int, size: int, *, is_key: bool) -> None:
+    """What nobody owns, from a token of these pages on; bytes that are no numbers there are not, but scales."""
+    if half.dtype is torch.int8:
+        reference._scale_view(half, kv_heads, size)[pages, :, first:] = float("nan")
+        return
+    view = (reference._key_view if is_key else reference._value_view)(half, kv_heads, size)
+    for token in range(first, PAGE_TOKENS):
+        if is_key:
+            view[pages, :, :, token] = float("nan")
+        else:
+            view[pages, :, token // 2, :, token % 2] = float("nan")
+
+
+def without_poison(half: torch.Tensor, kv_heads: int, size: int) -> torch.Tensor:
+    if half.dtype is not torch.int8:
+        return half.nan_to_num()
+    clean = half.clone()
+    reference._scale_view(clean, kv_heads, size).nan_to_num_()
+    return clean
+
+
 @each_variant
 @given(
     parts=batches,
+    common=st.integers(0, 40),
     kv_heads=st.sampled_from((1, 2)),
     shared=st.sampled_from((1, 3, 4, 7)),
     size=st.sampled_from(HEAD_SIZES),
     window=st.just(0) | st.integers(1, 200),
     cap=st.just(0.0) | st.floats(0.5, 5),
+    kept=st.sampled_from((torch.bfloat16, torch.int8)),
     seed=seeds,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_attention_of_any_mixed_batch_is_the_definition_and_no_row_depends_on_those_beside_it(
     variant: Variant,
     parts: list[tuple[int, int]],
+    common: int,
     kv_heads: int,
     shared: int,
     size: int,
     window: int,
     cap: float,
+    kept: torch.dtype,
     seed: int,
 ) -> None:
+    """`common` pages are what all sequences begin with, as far as each goes: they are read once for all, to the same bits."""
     attend = kernels_of(variant).operations.paged_attention
-    pages, heads = 90, kv_heads * shared
+    pages, heads = 300, kv_heads * shared
     free = torch.randperm(pages, generator=torch.Generator().manual_seed(seed)).tolist()
-    tables = [[free.pop() for _ in range(-(-context // PAGE_TOKENS))] for _, context in parts]
-    pool = random_rows(2, pages, kv_heads * PAGE_TOKENS * size, seed=seed).to(torch.bfloat16)
+    beginning = [free.pop() for _ in range(common)]
+    tables = []
+    for _, context in parts:
+        table = beginning[: context // PAGE_TOKENS]
+        tables.append([*table, *(free.pop() for _ in range(len(table), -(-context // PAGE_TOKENS)))])
+    pool = random_pool(pages, kv_heads, size, kept, seed)
     # What nobody here owns is poison, and so is what lies behind a sequence's last token.
-    pool[:, free] = float("nan")
+    for half, is_key in zip(pool, (True, False), strict=True):
+        poison(half, free, 0, kv_heads, size, is_key=is_key)
+        for (_, context), table in zip(parts, tables, strict=True):
+            if behind := context % PAGE_TOKENS:
+                poison(half, [table[-1]], behind, kv_heads, size, is_key=is_key)
     keys, values = pool
-    for (_, context), table in zip(parts, tables, strict=True):
-        if behind := context % PAGE_TOKENS:
-            of_key = keys[table[-1]].view(kv_heads, size // 2, PAGE_TOKENS, 2)
-            of_key[:, :, behind:] = float("nan")
-            of_value = values[table[-1]].view(kv_heads, PAGE_TOKENS // 2, size, 2)
-            of_value.transpose(2, 3).reshape(kv_heads, PAGE_TOKENS, size)
-            for token in range(behind, PAGE_TOKENS):
-                of_value[:, token // 2, :, token % 2] = float("nan")
     starts = [0]
     for count, _ in parts:
         starts.append(starts[-1] + count)
-    queries = random_rows(starts[-1], heads, size, seed=seed + 1).to(torch.bfloat16)
+    queries = random_rows(starts[-1], heads, size, seed=seed + 1)
+    queries = reference.rounded_queries(queries) if kept is torch.int8 else queries.to(kept)
     contexts = torch.tensor([context for _, context in parts])
     width = max(len(table) for table in tables)
     padded_tables = torch.tensor([[*table, *[0] * (width - len(table))] for table in tables])
-    rule = (kv_heads, size**-0.5, cap, window)
+    scale = size**-0.5 * ((size & -size) if kept is torch.int8 else 1)
+    rule = (kv_heads, scale, cap, window)
 
     attended = attend(queries, keys, values, torch.tensor(starts), contexts, padded_tables, *rule)
 
-    clean_keys, clean_values = keys.nan_to_num(), values.nan_to_num()
     expected = reference.paged_attention(
-        queries, clean_keys, clean_values, torch.tensor(starts), contexts, padded_tables, *rule
+        queries,
+        without_poison(keys, kv_heads, size),
+        without_poison(values, kv_heads, size),
+        torch.tensor(starts),
+        contexts,
+        padded_tables,
+        *rule,
     )
     torch.testing.assert_close(attended, expected, rtol=2e-2, atol=2e-2)
     for index, (count, context) in enumerate(parts):
