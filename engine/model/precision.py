@@ -65,8 +65,8 @@ def choose_precision(
     *,
     kv_dtype: str = "auto",
 ) -> Precision:
-    """`wanted` is the precision of the weights, `kv_dtype` that of keys and values. `speedup` says how many times as fast as float32
-    the kernels are; only `auto` asks, and never takes slower ones."""
+    """`wanted` is the precision of the weights, `kv_dtype` that of keys and values. `speedup` says how many times as fast as
+    float32 the kernels are; only `auto` asks, and never takes slower ones."""
     if wanted not in WEIGHTS_NAMES:
         raise ModelError(f"weights can be {', '.join(WEIGHTS_NAMES)}, and not {wanted!r}")
     if kv_dtype not in KV_NAMES:
