@@ -33,6 +33,8 @@ from app.conversations.service import ConversationService
 from app.database import Database
 from app.engine_view import EngineView
 from app.idempotency import Idempotency
+from app.identifiers import new_id
+from app.news import DomainNews
 from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
@@ -40,13 +42,14 @@ from app.operations.metrics import Metrics
 from app.personas.prefixes import PersonaPrefixes
 from app.personas.service import PersonaService
 from app.realtime.hub import Hub
+from app.replicas.opening import Replicas, open_replicas
 from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
 from app.sessions.forgetting import Forgetting
 from app.sessions.service import SessionService
 from app.settings import Settings
-from app.sole_server import claimed_database
+from app.sole_server import claimed_database, claimed_folder
 from engine.client import EngineClient
 
 EXPIRY_INTERVAL_S = 60.0
@@ -63,6 +66,7 @@ class AppContext:
     engine: EngineClient
     metrics: Metrics
     database: Database
+    replicas: Replicas
     readiness: Readiness
     idempotency: Idempotency
     audit: AuditLog
@@ -98,12 +102,16 @@ async def open_context(
 ) -> AsyncIterator[AppContext]:
     """Migrate and open the database, build every service, start the engine; close all of it at the end.
 
-    Raises DatabaseTaken when another server has the same database.
+    Raises DatabaseTaken when another server has the same database and the two cannot share it.
     """
     async with AsyncExitStack() as stack:
         database = Database(settings.effective_database_url, pool=settings.database_pool)
         stack.push_async_callback(database.close)
-        await stack.enter_async_context(claimed_database(settings.effective_database_url))
+        if settings.redis_url:
+            stack.enter_context(claimed_folder(settings.data))
+        await stack.enter_async_context(
+            claimed_database(settings.effective_database_url, is_shared=bool(settings.redis_url))
+        )
         await asyncio.to_thread(migrate.upgrade, settings.effective_database_url)
         if passwords is None:
             passwords = Passwords()
@@ -114,9 +122,12 @@ async def open_context(
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
         provider = _oidc_provider(settings, now, monotonic) if settings.oidc_issuer else None
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
-        readiness = Readiness(engine, database)
+        replicas = await stack.enter_async_context(open_replicas(settings.redis_url, new_id(), monotonic))
+        readiness = Readiness(engine, database, replicas)
         responses = await stack.enter_async_context(
-            open_responses(settings, engine, database, idempotency, readiness, metrics, monotonic=monotonic, now=now)
+            open_responses(
+                settings, engine, database, idempotency, replicas, readiness, metrics, monotonic=monotonic, now=now
+            )
         )
         temporary_lifetime = timedelta(hours=settings.temporary_hours)
         conversations = ConversationService(
@@ -144,6 +155,10 @@ async def open_context(
         retention = Retention(
             database, conversations, engine, responses.log_bytes, metrics, days=settings.retention_days, now=now
         )
+        if not replicas.is_alone:
+            news = DomainNews(replicas.bus, accounts, conversations, prefixes, forgetting, responses)
+            news.open()
+            stack.push_async_callback(news.close)
         # The last two wait for the engine, and must keep nothing else waiting.
         chores = [
             accounts.purge,
@@ -170,6 +185,7 @@ async def open_context(
             engine=engine,
             metrics=metrics,
             database=database,
+            replicas=replicas,
             readiness=readiness,
             idempotency=idempotency,
             audit=audit,

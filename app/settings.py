@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError
 
 PREFIX = "KVASIR_"
 SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret"})
-"""Never printed. The password inside `database_url` is masked by `shown_value`."""
+"""Never printed. The passwords inside `database_url` and `redis_url` are masked by `shown_value`."""
 
 DATABASE_FILE = "kvasir.sqlite3"
 """In the data folder, where no other database is named."""
@@ -61,6 +61,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database_pool: Annotated[
         Positive, Meta(description="Most connections to PostgreSQL, or reading ones to SQLite")
     ] = 4
+
+    redis_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^((redis|rediss|unix)://\S+)?$",
+            description="Redis that several servers on one PostgreSQL database share; empty means one server, all in memory",
+        ),
+    ] = ""
 
     admin_password: Annotated[
         str, Meta(description="Password of the account admin, set when it is made; empty means sign-in by link only")
@@ -327,12 +335,12 @@ def shown_value(name: str, settings: Settings) -> str:
     value = getattr(settings, name)
     if name in SECRET_SETTINGS:
         return "(set)" if value else ""
-    if name == "database_url" and value:
+    if name in ("database_url", "redis_url") and value:
         try:
             return make_url(value).render_as_string(hide_password=True)
         except (ArgumentError, ValueError):
             # Nobody knows where in it the password is.
-            return "(set, but no database URL)"
+            return f"(set, but no {name.removesuffix('_url')} URL)"
     return str(value)
 
 

@@ -1,4 +1,5 @@
-"""One server per database: two would take each other's answers for those of a process that has died.
+"""One server per database: two would take each other's answers for those of a process that has died. Servers that share a Redis
+know of each other, so they may share a PostgreSQL database too; a server without Redis and one with it may not.
 
 Used by `app.context`, which holds the claim while the server lives, and by `kvasir serve`, which asks before anything starts.
 For SQLite the claim is a locked file beside the database, on PostgreSQL an advisory lock of a connection of its own; both are
@@ -8,8 +9,8 @@ gone with the process, however it ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import structlog
@@ -28,6 +29,7 @@ ADVISORY_LOCK = 0x6B766173697201
 """The neighbour of the number under which upgrades wait for each other."""
 
 TAKE_LOCK = text("SELECT pg_advisory_lock(:number)").bindparams(number=ADVISORY_LOCK)
+TAKE_SHARED_LOCK = text("SELECT pg_advisory_lock_shared(:number)").bindparams(number=ADVISORY_LOCK)
 
 PATIENCE_S = 2.0
 """PostgreSQL takes a moment to see that a killed server is gone; the one started in its place waits that long."""
@@ -46,8 +48,28 @@ class DatabaseTaken(Exception):
         super().__init__(f"another Kvasir server{process} uses the database {database}")
 
 
-def require_unclaimed(url: str, *, patience_s: float = PATIENCE_S) -> None:
-    """Raises DatabaseTaken when a server runs on this database now. A SQLite file that does not exist is free."""
+class FolderTaken(Exception):
+    """Another server has claimed this data folder."""
+
+    def __init__(self, folder: Path, holder: str = "") -> None:
+        super().__init__(f"another Kvasir server (process {holder or 'unknown'}) uses the data folder {folder}")
+
+
+@contextmanager
+def claimed_folder(folder: Path) -> Iterator[None]:
+    """Hold a data folder for the length of the block: servers that share everything else have a journal and KV of their own.
+    Raises FolderTaken."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with file_lock(folder / "server.lock", wait=False):
+            yield
+    except FileLocked as locked:
+        raise FolderTaken(folder, locked.holder) from None
+
+
+def require_unclaimed(url: str, *, is_shared: bool = False, patience_s: float = PATIENCE_S) -> None:
+    """Raises DatabaseTaken when a server runs on this database now, or with `is_shared` one that does not share it. A SQLite
+    file that does not exist is free."""
     parsed = async_url(url)
     if parsed.get_backend_name() == "sqlite":
         if parsed.database and Path(parsed.database).parent.is_dir():
@@ -61,7 +83,7 @@ def require_unclaimed(url: str, *, patience_s: float = PATIENCE_S) -> None:
     try:
         with engine.connect() as connection:
             connection.execute(_lock_timeout(patience_s))
-            connection.execute(TAKE_LOCK)
+            connection.execute(TAKE_SHARED_LOCK if is_shared else TAKE_LOCK)
     except OperationalError as problem:
         if _is_taken(problem):
             raise DatabaseTaken(parsed.render_as_string(hide_password=True)) from None
@@ -72,9 +94,10 @@ def require_unclaimed(url: str, *, patience_s: float = PATIENCE_S) -> None:
 
 @asynccontextmanager
 async def claimed_database(
-    url: str, *, patience_s: float = PATIENCE_S, sleep: Sleep = asyncio.sleep
+    url: str, *, is_shared: bool = False, patience_s: float = PATIENCE_S, sleep: Sleep = asyncio.sleep
 ) -> AsyncIterator[None]:
-    """Hold the claim for the length of the block. Makes the folder of a SQLite file. Raises DatabaseTaken."""
+    """Hold the claim for the length of the block; with `is_shared` beside others that share it, which on SQLite nobody can.
+    Makes the folder of a SQLite file. Raises DatabaseTaken."""
     parsed = async_url(url)
     if parsed.get_backend_name() == "sqlite":
         if not parsed.database:
@@ -88,7 +111,8 @@ async def claimed_database(
             raise DatabaseTaken(parsed.database, locked.holder) from None
         return
     engine = create_async_engine(parsed, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    claim = _PostgresClaim(engine, parsed.render_as_string(hide_password=True), patience_s)
+    take_lock = TAKE_SHARED_LOCK if is_shared else TAKE_LOCK
+    claim = _PostgresClaim(engine, take_lock, parsed.render_as_string(hide_password=True), patience_s)
     try:
         await claim.take()
         keeping = asyncio.create_task(claim.keep(sleep))
@@ -105,8 +129,9 @@ async def claimed_database(
 class _PostgresClaim:
     """A connection that has the advisory lock; in autocommit, so that it never sits idle in a transaction."""
 
-    def __init__(self, engine: AsyncEngine, database: str, patience_s: float) -> None:
+    def __init__(self, engine: AsyncEngine, take_lock: TextClause, database: str, patience_s: float) -> None:
         self._engine = engine
+        self._take_lock = take_lock
         self._database = database
         self._patience_s = patience_s
         self._connection: AsyncConnection | None = None
@@ -116,7 +141,7 @@ class _PostgresClaim:
         self._connection = await self._engine.connect()
         try:
             await self._connection.execute(_lock_timeout(self._patience_s))
-            await self._connection.execute(TAKE_LOCK)
+            await self._connection.execute(self._take_lock)
         except OperationalError as problem:
             await self.drop()
             if _is_taken(problem):

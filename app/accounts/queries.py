@@ -86,6 +86,19 @@ async def role_while_held(session: AsyncSession, credential_id: str, now: dateti
     return await session.scalar(statement)
 
 
+async def holding_credentials(session: AsyncSession, credential_ids: Collection[str], now: datetime) -> set[str]:
+    """Those of these credentials that hold now."""
+    found: set[str] = set()
+    for chunk in chunks(credential_ids):
+        statement = (
+            select(Credential.id)
+            .join(User, User.id == Credential.user_id)
+            .where(Credential.id.in_(chunk), *_holds(now), User.disabled_at.is_(None))
+        )
+        found.update((await session.scalars(statement)).all())
+    return found
+
+
 async def take_ticket(
     session: AsyncSession, secret_hash: str, kind: CredentialKind, now: datetime
 ) -> Credential | None:

@@ -137,6 +137,11 @@ class AccountService:
         async with self._database.read() as session:
             return await queries.existing_users(session, user_ids)
 
+    async def holding(self, credential_ids: Collection[str]) -> set[str]:
+        """Those of these sign-ins that hold now: neither revoked nor expired, of accounts that are not disabled."""
+        async with self._database.read() as session:
+            return await queries.holding_credentials(session, credential_ids, self._now())
+
     async def identify(self, token: str, source: CredentialSource) -> Identity:
         """Who holds this token or API key. Raises Unauthenticated."""
         now = self._now()

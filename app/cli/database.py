@@ -26,7 +26,7 @@ from app.cli.startup import Refused, make_data_folder
 from app.clock import utc_now
 from app.database import Database, DatabaseAway, DatabaseUrlError, async_url
 from app.settings import Settings
-from app.sole_server import DatabaseTaken, require_unclaimed
+from app.sole_server import DatabaseTaken, FolderTaken, claimed_folder, require_unclaimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,20 @@ def upgrade_database(settings: Settings) -> None:
 
 
 def require_only_server(settings: Settings) -> None:
-    """Two servers on one database would take each other's answers for lost ones. Raises Refused."""
+    """Two servers on one database would take each other's answers for lost ones, unless they share a Redis. Raises Refused."""
     try:
         with _as_sentences(settings):
-            require_unclaimed(settings.effective_database_url)
+            if settings.redis_url:
+                with claimed_folder(settings.data):
+                    pass
+            require_unclaimed(settings.effective_database_url, is_shared=bool(settings.redis_url))
+    except FolderTaken as taken:
+        raise Refused(f"{taken}; each server needs one of its own (--data)") from None
     except DatabaseTaken as taken:
-        raise Refused(f"{taken}; stop it, or give this one another database (--data, KVASIR_DATABASE_URL)") from None
+        raise Refused(
+            f"{taken}; stop it, or give this one another database (--data, KVASIR_DATABASE_URL); "
+            "several servers on one PostgreSQL database need the same KVASIR_REDIS_URL"
+        ) from None
 
 
 def database_differences(settings: Settings) -> list[str]:

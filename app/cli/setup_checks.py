@@ -1,4 +1,4 @@
-"""Doctor's checks of the setup: data folder, database, model and port."""
+"""Doctor's checks of the setup: data folder, database, Redis, model and port."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def check_setup(settings: Settings) -> list[Finding]:
     return [
         data_folder,
         check_database(settings),
+        *([check_redis(settings)] if settings.redis_url else []),
         check_model(settings.model, settings.data / "models"),
         check_reuse(settings),
         check_port(settings),
@@ -88,6 +89,26 @@ def check_database(settings: Settings) -> Finding:
             "Run `kvasir db upgrade` where an older version made it; else use the version that made it, or a backup.",
         )
     return good("database", "reachable, and at this version's schema")
+
+
+def check_redis(settings: Settings) -> Finding:
+    """Reachable, and keeping what it is given."""
+    # Imported by who has one.
+    from app.replicas.redis_probe import NEEDED_POLICY, evicting_policy, redis_problem
+
+    if (problem := redis_problem(settings.redis_url)) is not None:
+        return wrong("redis", f"does not answer: {problem}", "Check KVASIR_REDIS_URL, and that Redis runs.")
+    if settings.effective_database_url.startswith("sqlite"):
+        return warning(
+            "redis", "reachable; SQLite is for one server alone", "Set KVASIR_DATABASE_URL to PostgreSQL, or no Redis."
+        )
+    if (policy := evicting_policy(settings.redis_url)) is not None:
+        return warning(
+            "redis",
+            f"reachable; when it is full it throws away what it was given ({policy})",
+            f"Set its maxmemory-policy to {NEEDED_POLICY}.",
+        )
+    return good("redis", "reachable; servers with the same one and the same database work together")
 
 
 def check_model(name: str, models: Path) -> Finding:

@@ -12,6 +12,7 @@ from litestar.di import NamedDependency
 from app.database import Database
 from app.json_request import JsonRequest
 from app.problems import problem_response, problem_responses
+from app.replicas.opening import Replicas
 from engine.client import EngineClient
 from engine.types import EngineState
 
@@ -22,9 +23,10 @@ DATABASE_TIMEOUT_S = 2.0
 class Readiness:
     """Whether this process takes new work, and why not. `drain()` is called once, when it is told to end."""
 
-    def __init__(self, engine: EngineClient, database: Database) -> None:
+    def __init__(self, engine: EngineClient, database: Database, replicas: Replicas) -> None:
         self._engine = engine
         self._database = database
+        self._replicas = replicas
         self.draining = False
 
     def drain(self) -> None:
@@ -45,6 +47,11 @@ class Readiness:
             reasons.append("the database does not answer")
         return reasons
 
+    def degraded(self) -> list[str]:
+        """What works less well, though new work is taken: without Redis answers go on, and other servers see them late."""
+        problem = self._replicas.problem()
+        return [] if problem is None else ["Redis does not answer: other servers see this one's answers at their end"]
+
     async def _database_answers(self) -> bool:
         try:
             async with asyncio.timeout(DATABASE_TIMEOUT_S):
@@ -60,6 +67,13 @@ class HealthBody(msgspec.Struct, frozen=True):
     status: str
 
 
+class ReadyBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`degraded` says what is away that the server can do without for a while."""
+
+    status: str
+    degraded: list[str] = []
+
+
 @get("/healthz", summary="The process lives", opt={"public": True}, security=[{}])
 async def healthz() -> HealthBody:
     """Always 200 while the process answers at all."""
@@ -73,14 +87,15 @@ async def healthz() -> HealthBody:
     security=[{}],
     responses=problem_responses(503),
 )
-async def readyz(request: JsonRequest, readiness: NamedDependency[Readiness]) -> Response[HealthBody] | Response[bytes]:
-    """503 while the model loads, while the server shuts down, and without a database; `reasons` says which."""
+async def readyz(request: JsonRequest, readiness: NamedDependency[Readiness]) -> Response[ReadyBody] | Response[bytes]:
+    """503 while the model loads, while the server shuts down, and without a database; `reasons` says which. Without Redis it
+    is ready all the same, and `degraded` says so."""
     reasons = await readiness.reasons()
     if reasons:
         return problem_response(
             request, 503, "; ".join(reasons), headers={"Retry-After": "2"}, members={"reasons": reasons}
         )
-    return Response(HealthBody("ready"), headers={"Cache-Control": "no-store"})
+    return Response(ReadyBody("ready", readiness.degraded()), headers={"Cache-Control": "no-store"})
 
 
 @head("/healthz", opt={"public": True}, include_in_schema=False)

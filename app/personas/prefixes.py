@@ -6,7 +6,7 @@ personas too. A prefix is a cache: without it an answer is the same, only its fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -24,6 +24,9 @@ from engine.types import EngineState, GenerationRequest, RequestId, Role, Turn
 
 logger = structlog.stdlib.get_logger(__name__)
 
+ChangedListener = Callable[[str], None]
+"""Called on the loop after the change is durable. It must not block and must not raise."""
+
 SHORTEST_QUESTION = Turn(Role.USER, "?")
 """A prompt that leaves no room for this leaves room for nothing."""
 
@@ -38,6 +41,11 @@ class PersonaPrefixes:
         self._told: dict[str, str] = {}
         self._locks = KeyedLocks()
         self._changes = Background()
+        self._changed_listeners: list[ChangedListener] = []
+
+    def on_changed(self, listener: ChangedListener) -> None:
+        """Tell `listener` the name of every persona that is made, changed or deleted here."""
+        self._changed_listeners.append(listener)
 
     async def refusal(self, system_prompt: str) -> AppError | None:
         """Why no conversation could begin with this, as far as the engine can say that now."""
@@ -57,6 +65,12 @@ class PersonaPrefixes:
 
     async def changed(self, name: str) -> None:
         """A persona was made, changed or deleted. Returns when the engine knows, or after a second."""
+        for listener in self._changed_listeners:
+            listener(name)
+        await self.heard(name)
+
+    async def heard(self, name: str) -> None:
+        """The same, by somebody who has told all others."""
         await self._changes.do(self._tell(name))
 
     async def prepare(self) -> None:

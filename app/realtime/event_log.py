@@ -46,12 +46,16 @@ class Snapshot:
 
 
 class EventLog:
-    """Owns the shown frames of one response. Lives on the event loop; whoever follows it keeps a position of their own."""
+    """Owns the shown frames of one response. Lives on the event loop; whoever follows it keeps a position of their own.
+
+    `is_copy`: it is written by another server, and may have more frames than have come here.
+    """
 
     def __init__(self, conversation_id: str, response_id: str) -> None:
         self.conversation_id = conversation_id
         self.response_id = response_id
         self.is_ended = False
+        self.is_copy = False
         self._shown: list[bytes] = []
         self._text: list[str] = []
         self._staged_seq = 0
@@ -130,12 +134,29 @@ def rebuilt_log(conversation_id: str, response_id: str, encoded_frames: Sequence
     log = EventLog(conversation_id, response_id)
     for encoded in encoded_frames:
         try:
-            frame = _decoder.decode(encoded)
+            frame = decoded_frame(encoded)
         except msgspec.DecodeError:
             break
         if frame.seq != log.last_seq + 1 or log.is_ended:
             break
-        text = str(frame.data["text"]) if frame.type == "response.output_text.delta" else ""
-        log.show([LogFrame(log.last_seq + 1, frame.type, text, encoded)])
+        log.show([frame])
     log.unstage()
     return log
+
+
+def decoded_frame(encoded: bytes) -> LogFrame:
+    """A frame as it is sent, as a frame with its place. Raises msgspec.DecodeError."""
+    frame = _decoder.decode(encoded)
+    text = str(frame.data["text"]) if frame.type == "response.output_text.delta" else ""
+    return LogFrame(frame.seq or 0, frame.type, text, encoded)
+
+
+def rest_of(log: EventLog, stored: bytes) -> list[LogFrame]:
+    """What an ended response's stored form has behind the frames that are shown here. Where it has other frames in their place,
+    only its end is taken over."""
+    frames = [bytes(raw) for raw in _array_decoder.decode(stored)]
+    if frames[: log.last_seq] == log.frames_after(0, log.last_seq):
+        return [decoded_frame(encoded) for encoded in frames[log.last_seq :]]
+    log.unstage()
+    terminal = _decoder.decode(frames[-1])
+    return [log.stage(terminal.type, terminal.data)]

@@ -17,6 +17,8 @@ from app.realtime.event_log import EventLog, LogFrame
 from app.realtime.protocol import CloseCode, FrameType, ServerFrame
 
 Wake = Callable[[], None]
+AnnouncedListener = Callable[[str, bytes], None]
+BeganListener = Callable[[EventLog], None]
 WatchListener = Callable[[EventLog, bool], None]
 """Told when a running response gets its first reader (True) and when it loses its last one (False)."""
 
@@ -93,6 +95,17 @@ class Hub:
         self._no_sockets = asyncio.Event()
         self._no_sockets.set()
         self._watch_listener: WatchListener | None = None
+        self._announced_listener: AnnouncedListener | None = None
+        self._began_listener: BeganListener | None = None
+        self._copies: dict[str, Wake] = {}
+
+    def on_announced(self, listener: AnnouncedListener) -> None:
+        """Who passes what is announced on to other servers: a conversation's id, and the frame."""
+        self._announced_listener = listener
+
+    def on_began(self, listener: BeganListener) -> None:
+        """Who tells other servers that a response begins here."""
+        self._began_listener = listener
 
     def on_watched(self, listener: WatchListener) -> None:
         """Who wants to know whether anybody watches a running response."""
@@ -113,8 +126,25 @@ class Hub:
     def open_log(self, log: EventLog) -> None:
         """A response begins. Whoever follows its conversation follows it too."""
         self._logs[log.response_id] = log
+        self.lead_subscribers(log)
+        if self._began_listener is not None:
+            self._began_listener(log)
+
+    def open_copy(self, log: EventLog, dropped: Wake) -> None:
+        """A response that another server makes has a reader here. `dropped` is told when it has none any more."""
+        log.is_copy = True
+        self._logs[log.response_id] = log
+        self._copies[log.response_id] = dropped
+
+    def lead_subscribers(self, log: EventLog) -> None:
+        """Whoever follows its conversation follows this response too."""
         for subscriber in list(self._subscribers.get(log.conversation_id, ())):
             subscriber.follow(log)
+
+    def drop_unread_copy(self, log: EventLog) -> None:
+        """Drop a copy that nobody has begun to read."""
+        if log.response_id not in self._cursors:
+            self._drop(log)
 
     def log(self, response_id: str) -> EventLog | None:
         """The log of a response that runs, or that has ended and still has readers."""
@@ -141,7 +171,8 @@ class Hub:
         log.show(frames)
         for cursor in self._cursors.get(log.response_id, ()):
             cursor.wake()
-        self._drop_if_unneeded(log)
+        if log.is_ended and log.response_id not in self._cursors:
+            self._drop(log)
 
     def _close_cursor(self, cursor: Cursor) -> None:
         log = cursor.log
@@ -153,11 +184,14 @@ class Hub:
             del self._cursors[log.response_id]
             if not log.is_ended:
                 self._tell_watched(log, False)
-        self._drop_if_unneeded(log)
+            if log.is_ended or log.is_copy:
+                self._drop(log)
 
-    def _drop_if_unneeded(self, log: EventLog) -> None:
-        if log.is_ended and log.response_id not in self._cursors and self._logs.get(log.response_id) is log:
+    def _drop(self, log: EventLog) -> None:
+        if self._logs.get(log.response_id) is log:
             del self._logs[log.response_id]
+            if (dropped := self._copies.pop(log.response_id, None)) is not None:
+                dropped()
 
     def _tell_watched(self, log: EventLog, watched: bool) -> None:
         if self._watch_listener is not None:
@@ -180,11 +214,25 @@ class Hub:
         self, conversation_id: str, kind: FrameType, data: dict[str, Any], *, beside: Subscriber | None = None
     ) -> None:
         """Tell the conversation's subscribers, except the one that has been told already."""
-        if subscribers := self._subscribers.get(conversation_id):
+        if conversation_id in self._subscribers or self._announced_listener is not None:
             frame = _encoder.encode(ServerFrame(type=kind, conversation_id=conversation_id, data=data))
-            for subscriber in list(subscribers):
-                if subscriber is not beside:
-                    subscriber.deliver(frame)
+            self.deliver(conversation_id, frame, beside=beside)
+            if self._announced_listener is not None:
+                self._announced_listener(conversation_id, frame)
+
+    def deliver(self, conversation_id: str, frame: bytes, *, beside: Subscriber | None = None) -> None:
+        """Give an encoded frame to those who follow the conversation here, and to nobody else."""
+        for subscriber in list(self._subscribers.get(conversation_id, ())):
+            if subscriber is not beside:
+                subscriber.deliver(frame)
+
+    def has_subscribers(self, conversation_id: str) -> bool:
+        """Whether anybody follows it here."""
+        return conversation_id in self._subscribers
+
+    def subscribed(self) -> list[str]:
+        """The conversations that somebody follows here."""
+        return list(self._subscribers)
 
     # --- sockets and event streams -------------------------------------------------------------------------------------
 
@@ -212,6 +260,10 @@ class Hub:
     def remove_stream(self, stream: OpenStream) -> None:
         """Idempotent."""
         self._streams.discard(stream)
+
+    def credentials(self) -> set[str]:
+        """The sign-ins with which something is open."""
+        return {socket.credential_id for socket in self._sockets} | {stream.credential_id for stream in self._streams}
 
     def close_credential(self, credential_id: str) -> None:
         """What was opened with this sign-in ends with it."""

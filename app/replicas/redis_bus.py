@@ -16,6 +16,7 @@ import structlog
 from redis.asyncio.client import PubSub
 
 from app.replicas.bus import Listener, News, Topic
+from app.replicas.ending import ended
 from app.replicas.redis_link import AWAY, BLOCK_S, FIRST_PAUSE_S, PREFIX, RedisLink, longer
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -68,10 +69,7 @@ class RedisBus:
     async def close(self) -> None:
         """See `Bus`."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await ended(tasks)
 
     async def _speak(self) -> None:
         while True:

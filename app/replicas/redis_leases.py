@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from app.replicas.ending import ended
 from app.replicas.leases import LEASE_S, RENEW_S
 from app.replicas.redis_link import AWAY, PREFIX, RedisLink
 
@@ -42,8 +43,7 @@ class RedisLeases:
         """See `Leases`."""
         if self._renewing is None:
             return
-        self._renewing.cancel()
-        await asyncio.wait([self._renewing])
+        await ended([self._renewing])
         self._renewing = None
         try:
             await self._link.commands.delete(LEASE_KEY + self._owner)

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from app.replicas.ending import ended
 from app.replicas.redis_link import AWAY, BLOCK_S, FIRST_PAUSE_S, PREFIX, RedisLink, longer
 from app.replicas.redis_log_script import FIELD, entry_id, log_key, response_of, seq_of
 from app.replicas.shared_logs import NumberedFrame, Reader
@@ -70,10 +71,7 @@ class RedisLogReader:
         self._followed.clear()
         tasks = [*self._waking, *([self._reading] if self._reading else [])]
         self._reading = None
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await ended(tasks)
 
     async def _wake(self) -> None:
         try:

@@ -16,6 +16,7 @@ import structlog
 from redis.exceptions import NoScriptError
 
 from app.clock import Monotonic
+from app.replicas.ending import ended
 from app.replicas.redis_link import AWAY, FIRST_PAUSE_S, RedisLink, longer
 from app.replicas.redis_log_reader import RedisLogReader
 from app.replicas.redis_log_script import ADD, ADD_SHA, DEPOSED, ENDED_MS, RUNNING_MS, log_key
@@ -121,10 +122,7 @@ class RedisSharedLogs:
             with contextlib.suppress(*AWAY):
                 await self._share({response_id: self._held[response_id] for response_id in self._named()})
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await ended(tasks)
         await self._reader.close()
         self._tell(self._take_waiting())
 
@@ -170,12 +168,13 @@ class RedisSharedLogs:
         return self._is_away or held.is_deposed or held.shared_seq >= len(held.frames)
 
     async def _share(self, logs: dict[str, _Held]) -> None:
-        """Add what Redis lacks of these. Raises what is in AWAY."""
+        """Add what Redis lacks of these now; what comes meanwhile is for the next time. Raises what is in AWAY."""
+        until = {response_id: len(held.frames) for response_id, held in logs.items()}
         is_repeated = False
         while behind := {
             response_id: held
             for response_id, held in logs.items()
-            if held.shared_seq < len(held.frames) and not held.is_deposed
+            if held.shared_seq < until[response_id] and not held.is_deposed
         }:
             if is_repeated:
                 # Redis has less than it had: it was restarted, or somebody emptied it.

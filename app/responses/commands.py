@@ -174,17 +174,17 @@ class SocketCommands:
                 f"a socket follows at most {SUBSCRIPTIONS_MAX} conversations", code="too_many_subscriptions"
             )
         self._writer.subscribe(conversation_id)
-        self._put_conversation(conversation, reply_to)
-        for log in self._hub.running_logs(conversation_id):
+        await self._put_conversation(conversation, reply_to)
+        for log in await self._reader.running_logs(conversation_id):
             self._writer.follow(log)
 
     async def _describe(self, conversation_id: str, reply_to: FrameId | UnsetType) -> None:
-        self._put_conversation(await self._conversations.get(self._caller.user_id, conversation_id), reply_to)
+        await self._put_conversation(await self._conversations.get(self._caller.user_id, conversation_id), reply_to)
 
-    def _put_conversation(self, conversation: Any, reply_to: FrameId | UnsetType) -> None:
+    async def _put_conversation(self, conversation: Any, reply_to: FrameId | UnsetType) -> None:
         self._writer.put(
             "conversation.updated",
-            {"conversation": conversation, "responses": self._reader.running(conversation.id)},
+            {"conversation": conversation, "responses": await self._reader.running(conversation.id)},
             reply_to=reply_to,
             conversation_id=conversation.id,
         )

@@ -16,15 +16,16 @@ from app.clock import Monotonic, Now
 from app.conversations.models import MessageStatus
 from app.database import Database, DatabaseAway
 from app.operations.metrics import Metrics
-from app.realtime.event_log import EventLog
+from app.realtime.event_log import EventLog, rest_of
 from app.realtime.recorder import Recorder
 from app.responses.answer import Answer
+from app.responses.elders import Elders
 from app.responses.engine_door import EngineDoor
 from app.responses.growth import GrowthWriter
 from app.responses.lines import Lines
 from app.responses.outcome import Outcome, failed, outcome_of, stopped
 from app.responses.prompt import Prompt, generation_request, read_prompt
-from app.responses.queries import Ending
+from app.responses.queries import Ending, Stored
 from app.responses.storage import AnswerStorage
 from app.responses.token_ids import packed_token_ids
 from engine.client import EngineClient
@@ -53,7 +54,9 @@ class Dispatcher:
         storage: AnswerStorage,
         recorder: Recorder,
         metrics: Metrics,
+        elders: Elders,
         *,
+        owner: str,
         context_policy: ContextPolicy,
         message_flush_s: float,
         monotonic: Monotonic,
@@ -66,6 +69,8 @@ class Dispatcher:
         self._storage = storage
         self._recorder = recorder
         self._metrics = metrics
+        self._elders = elders
+        self._owner = owner
         self._monotonic = monotonic
         self._now = now
         self._answers: dict[str, Answer] = {}
@@ -77,7 +82,7 @@ class Dispatcher:
         self._growth_task: asyncio.Task[None] | None = None
         self._ended_listener: Callable[[str], None] | None = None
         self._interrupted = False
-        recorder.on_broken(self._journal_broke)
+        recorder.on_broken(self._log_broke)
 
     def start(self) -> None:
         """Begin to write growing answers to the database."""
@@ -123,6 +128,10 @@ class Dispatcher:
         """Ask an answer to end as cancelled. Unknown and ended ones are ignored."""
         if (answer := self._answers.get(response_id)) is not None:
             answer.stop(MessageStatus.CANCELLED)
+
+    def every_answer(self) -> list[Answer]:
+        """Those that are alive, the oldest first."""
+        return list(self._answers.values())
 
     async def write_growth(self) -> None:
         """Store now how far running answers have come."""
@@ -206,6 +215,7 @@ class Dispatcher:
 
     async def _outcome(self, answer: Answer) -> Outcome:
         await self._unless_stopped(answer, answer.turn.wait())
+        await self._unless_stopped(answer, self._elders.gone(answer))
         try:
             await self._unless_stopped(answer, self._engine.wait_ready())
             prompt = await self._prompt(answer)
@@ -282,6 +292,7 @@ class Dispatcher:
         terminal = self._recorder.terminal(answer.log, outcome.frame_type, outcome.frame_data(message_id))
         ending = Ending(
             response_id=answer.response_id,
+            owner=self._owner,
             message_id=message_id,
             conversation_id=answer.identity.conversation_id,
             status=outcome.status,
@@ -295,9 +306,16 @@ class Dispatcher:
             started_at=answer.started_at,
             ended_at=self._now(),
         )
-        if not await self._storage.end(ending):
-            logger.info("answer_of_deleted_conversation", response_id=answer.response_id)
-        self._recorder.end(answer.log, terminal)
+        match await self._storage.end(ending):
+            case Stored.ELSEWHERE if stored := await self._storage.stored_log(answer.response_id):
+                # Another server took this one for dead. What it wrote is what everybody is told.
+                logger.warning("answer_ended_elsewhere", response_id=answer.response_id)
+                answer.log.unstage()
+                self._recorder.give_up(answer.log, rest_of(answer.log, stored))
+            case result:
+                if result is not Stored.HERE:
+                    logger.info("answer_of_deleted_conversation", response_id=answer.response_id)
+                self._recorder.end(answer.log, terminal)
         answer.status = outcome.status
         self._metrics.response_ended(outcome.status, self._monotonic() - answer.accepted_at_s)
 
@@ -308,8 +326,12 @@ class Dispatcher:
             return None
         return packed_token_ids(outcome.token_ids, model.fingerprint)
 
-    def _journal_broke(self, log: EventLog, problem: OSError) -> None:
-        if (answer := self._answers.get(log.response_id)) is not None:
+    def _log_broke(self, log: EventLog, problem: OSError | None) -> None:
+        if (answer := self._answers.get(log.response_id)) is None:
+            return
+        if problem is None:
+            answer.stop(MessageStatus.INTERRUPTED)
+        else:
             answer.storage_failure = f"The server could not keep this answer: {problem.strerror or problem}."
             answer.stop(MessageStatus.FAILED)
 

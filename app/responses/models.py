@@ -14,13 +14,15 @@ from app.database import Base, UTCDateTime
 class Response(Base):
     """One answer. `parent_id` is the user's message it answers, `message_id` the assistant's message it writes.
 
-    `status` has the values of MessageStatus and is kept equal to the message's. `owner` is the server process that makes it.
+    `status` has the values of MessageStatus and is kept equal to the message's. `owner` is the server process that makes it, and
+    `wanted_status` what somebody told another one: the owner looks here, because a message between servers may be lost.
     """
 
     __tablename__ = "responses"
     __table_args__ = (
         Index("ix_responses_conversation_id_status", "conversation_id", "status"),
-        Index("ix_responses_owner_status", "owner", "status"),
+        # The few that have no end are asked for all the time, by all servers.
+        Index("ix_responses_status_owner", "status", "owner"),
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
@@ -35,6 +37,7 @@ class Response(Base):
     usage: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     owner: Mapped[str] = mapped_column(String(36))
+    wanted_status: Mapped[str | None] = mapped_column(String(16))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     started_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UTCDateTime)

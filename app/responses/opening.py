@@ -18,20 +18,28 @@ from app.conversations.models import MessageStatus
 from app.conversations.schemas import ConversationBody, GoneReason
 from app.database import Database
 from app.idempotency import Idempotency
-from app.identifiers import new_id
 from app.operations.health import Readiness
 from app.operations.metrics import Metrics
 from app.realtime.hub import Hub
 from app.realtime.journal import Journal
 from app.realtime.recorder import Recorder
+from app.replicas.bus import Topic
+from app.replicas.ending import ended
+from app.replicas.opening import Replicas
 from app.responses import queries
 from app.responses.admission import Admission
+from app.responses.copies import Copies
 from app.responses.dispatcher import Dispatcher
+from app.responses.elders import Elders
+from app.responses.interruption import Interruption
 from app.responses.reading import ResponseReader
+from app.responses.reaper import Reaper
 from app.responses.recovery import Recovery
+from app.responses.relay import Relay
 from app.responses.service import TurnService
 from app.responses.storage import AnswerStorage
 from app.responses.unwatched import Unwatched
+from app.responses.wishes import Wishes
 from app.settings import Settings
 from engine.client import EngineClient
 from engine.types import ContextPolicy, EngineEvent
@@ -46,6 +54,7 @@ class Responses:
     turns: TurnService
     reader: ResponseReader
     unwatched: Unwatched
+    copies: Copies
 
     def conversation_updated(self, conversation: ConversationBody) -> None:
         """Its fields have changed: whoever watches it is told."""
@@ -54,6 +63,10 @@ class Responses:
     def conversation_deleted(self, conversation_id: str, reason: GoneReason) -> None:
         """Its rows are gone: whoever watches it is told, and whatever is being made for it ends."""
         self.hub.announce(conversation_id, "conversation.updated", {"deleted": True, "reason": reason})
+        self.stop_answers(conversation_id)
+
+    def stop_answers(self, conversation_id: str) -> None:
+        """End whatever is being made here for a conversation that is gone."""
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
 
@@ -75,6 +88,7 @@ class Responses:
             **self.dispatcher.sizes(),
             **self.turns.sizes(),
             "unwatched": len(self.unwatched),
+            "copies": len(self.copies),
         }
 
 
@@ -84,6 +98,7 @@ async def open_responses(
     engine: EngineClient,
     database: Database,
     idempotency: Idempotency,
+    replicas: Replicas,
     readiness: Readiness,
     metrics: Metrics,
     *,
@@ -91,28 +106,32 @@ async def open_responses(
     now: Now,
 ) -> AsyncIterator[Responses]:
     """Recover, start the engine, and serve until the block ends."""
-    owner = new_id()
+    owner = replicas.owner
     journals = settings.data / "journal"
     async with AsyncExitStack() as stack:
         journal = Journal(journals, owner)
         await journal.open()
         stack.push_async_callback(journal.close)
         storage = AnswerStorage(database)
-        await Recovery(database, storage, journals, owner=owner, now=now).run()
+        interruption = Interruption(database, storage, replicas.logs, owner=owner, now=now)
+        await Recovery(database, interruption, journals, replicas).run()
         hub = Hub()
-        recorder = Recorder(journal, hub)
+        recorder = Recorder(journal, replicas.logs, hub)
         dispatcher = Dispatcher(
             engine,
             database,
             storage,
             recorder,
             metrics,
+            Elders(database, replicas),
+            owner=owner,
             context_policy=ContextPolicy(settings.context_policy),
             message_flush_s=settings.message_flush_s,
             monotonic=monotonic,
             now=now,
         )
-        reader = ResponseReader(database, dispatcher, hub)
+        copies = Copies(hub, replicas.logs, database, monotonic=monotonic)
+        reader = ResponseReader(database, dispatcher, hub, copies, replicas)
         admission = Admission(settings, engine, database, dispatcher, readiness, metrics)
         turns = TurnService(
             settings,
@@ -143,4 +162,12 @@ async def open_responses(
         dispatcher.start()
         stack.push_async_callback(dispatcher.close)
         stack.push_async_callback(turns.close)
-        yield Responses(hub=hub, dispatcher=dispatcher, turns=turns, reader=reader, unwatched=unwatched)
+        if not replicas.is_alone:
+            replicas.bus.on(Topic.CANCEL, lambda news: dispatcher.cancel(news["response_id"]))
+            relay = Relay(hub, replicas.bus, copies, database)
+            relay.open()
+            stack.push_async_callback(relay.close)
+            reaper = Reaper(database, replicas, interruption, monotonic=monotonic)
+            wishes = Wishes(database, dispatcher, owner=owner)
+            stack.push_async_callback(ended, [asyncio.create_task(each.run()) for each in (reaper, wishes, copies)])
+        yield Responses(hub=hub, dispatcher=dispatcher, turns=turns, reader=reader, unwatched=unwatched, copies=copies)

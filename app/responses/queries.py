@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from enum import Enum, auto
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.models import Conversation, Message, MessageStatus
 from app.conversations.search_index import index_message
-from app.database import insert_if_absent
+from app.database import chunks, insert_if_absent
 from app.errors import NotFound
 from app.identifiers import is_id
 from app.responses.models import Response, ResponseLog
@@ -22,9 +23,11 @@ UNFINISHED = tuple(status for status in MessageStatus if not status.is_final)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Everything that is written when a response ends. `log` is its stored form, the terminal frame included."""
+    """Everything that is written when a response ends. `log` is its stored form, the terminal frame included; `owner` the server
+    that ends it."""
 
     response_id: str
+    owner: str
     message_id: str
     conversation_id: str
     status: MessageStatus
@@ -37,6 +40,24 @@ class Ending:
     log: bytes
     started_at: datetime | None
     ended_at: datetime
+
+
+class Stored(Enum):
+    """What came of writing an end."""
+
+    HERE = auto()
+    GONE = auto()
+    """It is not there any more: deleted with its conversation, or lost by a database that was set back."""
+    ELSEWHERE = auto()
+    """Another server had taken this one for dead, and has ended it."""
+
+
+class State(NamedTuple):
+    """What SQL says of a response while it is made."""
+
+    status: MessageStatus
+    wanted_status: MessageStatus | None
+    owner: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +144,73 @@ async def unfinished(session: AsyncSession, *, owner: str | None = None) -> list
     return list((await session.scalars(statement)).all())
 
 
+async def unfinished_in(session: AsyncSession, conversation_id: str) -> list[tuple[Response, int]]:
+    """The responses of a conversation without an end, in their order, each with the last event that SQL knows of."""
+    statement = (
+        select(Response, Message.last_seq)
+        .join(Message, Message.id == Response.message_id)
+        .where(Response.conversation_id == conversation_id, Response.status.in_(UNFINISHED))
+        .order_by(Response.ordinal)
+    )
+    return [(row[0], row[1]) for row in await session.execute(statement)]
+
+
+async def elders(session: AsyncSession, response_id: str, conversation_id: str, owner: str) -> int:
+    """How many answers of the conversation other servers have to end before it is the turn of this one."""
+    ordinal = select(Response.ordinal).where(Response.id == response_id).scalar_subquery()
+    statement = select(func.count()).where(
+        Response.conversation_id == conversation_id,
+        Response.status.in_(UNFINISHED),
+        Response.owner != owner,
+        Response.ordinal < ordinal,
+    )
+    return await session.scalar(statement) or 0
+
+
+async def owners_of_unfinished(session: AsyncSession) -> set[str]:
+    """The servers that have answers to end."""
+    statement = select(Response.owner).where(Response.status.in_(UNFINISHED)).distinct()
+    return set((await session.scalars(statement)).all())
+
+
+async def states(session: AsyncSession, response_ids: Collection[str]) -> dict[str, State]:
+    """What there is of these responses; those that were deleted are missing."""
+    found: dict[str, State] = {}
+    for chunk in chunks(response_ids):
+        rows = await session.execute(
+            select(Response.id, Response.status, Response.wanted_status, Response.owner).where(Response.id.in_(chunk))
+        )
+        for row in rows:
+            wanted = None if row.wanted_status is None else MessageStatus(row.wanted_status)
+            found[row.id] = State(MessageStatus(row.status), wanted, row.owner)
+    return found
+
+
+async def want_status(session: AsyncSession, response_id: str, status: MessageStatus) -> None:
+    """Tell the server that makes it how it is to end, unless it has ended or was told before."""
+    await session.execute(
+        update(Response)
+        .where(Response.id == response_id, Response.status.in_(UNFINISHED), Response.wanted_status.is_(None))
+        .values(wanted_status=status)
+    )
+
+
+async def take_over(session: AsyncSession, response_id: str, *, previous: str, owner: str) -> bool:
+    """Become the owner of an unfinished response of a server that has died. Of several who try exactly one does."""
+    statement = (
+        update(Response)
+        .where(Response.id == response_id, Response.owner == previous, Response.status.in_(UNFINISHED))
+        .values(owner=owner)
+        .returning(Response.id)
+    )
+    return await session.scalar(statement) is not None
+
+
+async def conversation(session: AsyncSession, conversation_id: str) -> Conversation | None:
+    """A conversation, whoever's it is: for the server itself."""
+    return await session.get(Conversation, conversation_id)
+
+
 async def message_text(session: AsyncSession, message_id: str) -> tuple[str, int]:
     """What the database has of an answer, and up to which frame that goes."""
     row = (await session.execute(select(Message.content, Message.last_seq).where(Message.id == message_id))).one()
@@ -145,14 +233,13 @@ async def write_growth(session: AsyncSession, growth: Growth) -> None:
     )
 
 
-async def write_ending(session: AsyncSession, ending: Ending) -> bool:
-    """Write the end of a response, once or again. False when it is not there any more: deleted with its conversation, or lost
-    by a database that was set back."""
+async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
+    """Write the end of a response, once or again."""
     if (user_id := await _hold_conversation(session, ending.conversation_id)) is None:
-        return False
+        return Stored.GONE
     changed = await session.execute(
         update(Response)
-        .where(Response.id == ending.response_id)
+        .where(Response.id == ending.response_id, Response.owner == ending.owner)
         .values(
             status=ending.status,
             finish_reason=ending.finish_reason,
@@ -164,7 +251,7 @@ async def write_ending(session: AsyncSession, ending: Ending) -> bool:
         .returning(Response.id)
     )
     if changed.first() is None:
-        return False
+        return Stored.ELSEWHERE if await exists(session, ending.response_id) else Stored.GONE
     await session.execute(
         update(Message)
         .where(Message.id == ending.message_id)
@@ -179,7 +266,7 @@ async def write_ending(session: AsyncSession, ending: Ending) -> bool:
     log = {"response_id": ending.response_id, "last_seq": ending.last_seq, "frames": ending.log}
     await insert_if_absent(session, ResponseLog, log)
     await index_message(session, user_id, ending.conversation_id, ending.message_id, ending.text)
-    return True
+    return Stored.HERE
 
 
 async def _hold_conversation(session: AsyncSession, conversation_id: str) -> str | None:

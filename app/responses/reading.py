@@ -20,7 +20,10 @@ from app.errors import Conflict
 from app.realtime.event_log import EventLog, restored_log
 from app.realtime.hub import Hub
 from app.realtime.protocol import ResumePoint
+from app.replicas.bus import Topic
+from app.replicas.opening import Replicas
 from app.responses import queries
+from app.responses.copies import Copies
 from app.responses.dispatcher import Dispatcher
 from app.responses.models import Response
 from app.responses.schemas import ResponseBody
@@ -28,6 +31,9 @@ from app.responses.schemas import ResponseBody
 CANCEL_WAIT_S = 5.0
 """A stopped answer ends within a step of the engine; when its end cannot be stored for longer than this, the caller gets the
 state as it is."""
+
+LOOK_S = 0.05
+"""How often somebody who waits for another server's answer to end looks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,16 @@ class Resumable:
 
 
 class ResponseReader:
-    """Owns nothing; reads memory first and SQL second."""
+    """Owns nothing; reads memory first and SQL second. What another server makes is read through a copy of its log."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, hub: Hub) -> None:
+    def __init__(
+        self, database: Database, dispatcher: Dispatcher, hub: Hub, copies: Copies, replicas: Replicas
+    ) -> None:
         self._database = database
         self._dispatcher = dispatcher
         self._hub = hub
+        self._copies = copies
+        self._replicas = replicas
 
     def snapshot(self, response_id: str) -> LiveAnswer | None:
         """How far an answer is; None when it is not being made here."""
@@ -73,12 +83,27 @@ class ResponseReader:
                     await answer.ended.wait()
             except TimeoutError:
                 pass
+        elif not self._replicas.is_alone:
+            return await self._ended_elsewhere(user_id, response_id)
         return await self.get(user_id, response_id)
+
+    async def _ended_elsewhere(self, user_id: str, response_id: str) -> ResponseBody:
+        """The state of a response that another server has been asked to end, when it has or had its time."""
+        asked = 0
+        while not (body := await self.get(user_id, response_id)).status.is_final and asked * LOOK_S < CANCEL_WAIT_S:
+            asked += 1
+            await asyncio.sleep(LOOK_S)
+        return body
 
     async def stop(self, user_id: str, response_id: str) -> str:
         """Ask a response to end; its conversation. Idempotent. Raises NotFound."""
         async with self._database.read() as session:
             response = await queries.owned_response(session, user_id, response_id)
+        is_final = MessageStatus(response.status).is_final
+        if not is_final and not self._replicas.is_alone and self._dispatcher.answer(response_id) is None:
+            async with self._database.write() as session:
+                await queries.want_status(session, response_id, MessageStatus.CANCELLED)
+            self._replicas.bus.publish(Topic.CANCEL, response_id=response_id)
         self._dispatcher.cancel(response_id)
         return response.conversation_id
 
@@ -91,6 +116,8 @@ class ResponseReader:
                 return live
             if MessageStatus(response.status).is_final:
                 return await self.stored_log(response.conversation_id, response_id)
+        if not self._replicas.is_alone:
+            return self._copies.open(response.conversation_id, response_id)
         raise Conflict("this response is made by another server process", code="made_elsewhere")
 
     async def stored_log(self, conversation_id: str, response_id: str) -> EventLog:
@@ -114,9 +141,18 @@ class ResponseReader:
             found |= await self._owned(user_id, [point for point in points if point.response_id in missed])
         return [self._resumable(point, found.get(point.response_id)) for point in points]
 
-    def running(self, conversation_id: str) -> list[dict[str, Any]]:
-        """The responses of a conversation that have not ended, in their order."""
-        return [
+    async def running(self, conversation_id: str) -> list[dict[str, Any]]:
+        """The responses of a conversation that have not ended, in their order: first those of other servers."""
+        elsewhere = [
+            {
+                "response_id": response.id,
+                "message_id": response.message_id,
+                "status": response.status,
+                "last_seq": last_seq,
+            }
+            for response, last_seq in await self._made_elsewhere(conversation_id)
+        ]
+        here = [
             {
                 "response_id": answer.response_id,
                 "message_id": answer.identity.message_id,
@@ -125,6 +161,20 @@ class ResponseReader:
             }
             for answer in self._dispatcher.answers_in(conversation_id)
         ]
+        return elsewhere + here
+
+    async def running_logs(self, conversation_id: str) -> list[EventLog]:
+        """The logs of those. Whoever asks begins to read them."""
+        elsewhere = await self._made_elsewhere(conversation_id)
+        copies = [self._copies.open(conversation_id, response.id) for response, _ in elsewhere]
+        return copies + [log for log in self._hub.running_logs(conversation_id) if log not in copies]
+
+    async def _made_elsewhere(self, conversation_id: str) -> list[tuple[Response, int]]:
+        if self._replicas.is_alone:
+            return []
+        async with self._database.read() as session:
+            unfinished = await queries.unfinished_in(session, conversation_id)
+        return [(response, last_seq) for response, last_seq in unfinished if response.owner != self._replicas.owner]
 
     async def _described(self, user_id: str, response_id: str) -> ResponseBody:
         async with self._database.read() as session:
@@ -149,7 +199,10 @@ class ResponseReader:
         response, stored_seq = found
         live = self._hub.log(point.response_id)
         if live is None and not MessageStatus(response.status).is_final:
-            return Resumable(point, response.conversation_id, problem="made_elsewhere")
-        if point.last_seq > (stored_seq if live is None else live.staged_seq):
+            if self._replicas.is_alone:
+                return Resumable(point, response.conversation_id, problem="made_elsewhere")
+            live = self._copies.open(response.conversation_id, point.response_id)
+        is_ahead = point.last_seq > (stored_seq if live is None else live.staged_seq)
+        if is_ahead and not (live and live.is_copy):
             return Resumable(point, response.conversation_id, problem="ahead")
         return Resumable(point, response.conversation_id, live)

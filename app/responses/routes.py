@@ -117,7 +117,7 @@ async def follow_response(
     and after a restart; ends behind the terminal event, and is 204 where there is nothing behind `after`."""
     seq = after if last_event_id is None else last_event_id
     log = await reader.log(caller.user_id, response_id)
-    if seq > log.staged_seq:
+    if seq > log.staged_seq and not log.is_copy:
         raise Conflict(
             f"the response has {log.last_seq} events, and those after {seq} were asked for; read its message instead",
             code="ahead_of_log",

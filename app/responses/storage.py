@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from app.database import Database
+from app.database import Database, DatabaseAway
 from app.responses import queries
-from app.responses.queries import Ending, Growth
+from app.responses.queries import Ending, Growth, Stored
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -28,8 +28,8 @@ class AnswerStorage:
         self._database = database
         self._sleep = sleep
 
-    async def end(self, ending: Ending) -> bool:
-        """Store the end of an answer, however long that takes. False when its conversation does not exist any more."""
+    async def end(self, ending: Ending) -> Stored:
+        """Store the end of an answer, however long that takes."""
         pause_s = FIRST_PAUSE_S
         while True:
             try:
@@ -42,6 +42,15 @@ class AnswerStorage:
                 )
             await self._sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def stored_log(self, response_id: str) -> bytes | None:
+        """The log of an answer that another server has ended, however long reading it takes; None when it was deleted."""
+        while True:
+            try:
+                async with self._database.read() as session:
+                    return await queries.stored_log(session, response_id)
+            except DatabaseAway as away:
+                await self._sleep(away.retry_after_s)
 
     async def grow(self, growths: Sequence[Growth]) -> bool:
         """Store how far running answers have come, in one transaction. False when that failed: there will be a next time."""

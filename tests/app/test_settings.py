@@ -104,6 +104,9 @@ def test_secrets_are_not_shown() -> None:
     assert shown_value("admin_password", settings) == "(set)"
     assert shown_value("admin_password", Settings()) == ""
     assert shown_value("database_url", settings) == "postgresql://kvasir:***@db/kvasir"
+    assert (
+        shown_value("redis_url", Settings(redis_url="rediss://:hunter2@redis:6379/1")) == "rediss://:***@redis:6379/1"
+    )
 
 
 @pytest.mark.parametrize("url", ["hunter2", "postgresql://kvasir:hunter2@db:port/kvasir"])

@@ -10,8 +10,9 @@ import pytest
 
 from app import migrate
 from app.file_lock import FileLocked, file_lock
-from app.sole_server import DatabaseTaken, claimed_database, require_unclaimed
+from app.sole_server import DatabaseTaken, FolderTaken, claimed_database, require_unclaimed
 from tests.support.client import running_app
+from tests.support.redis_server import RedisServer
 
 
 async def test_an_empty_data_folder_becomes_a_server(tmp_path: Path) -> None:
@@ -50,6 +51,33 @@ async def test_a_second_server_on_the_same_postgresql_is_refused_until_the_first
     require_unclaimed(postgres_url)
     async with running_app(tmp_path / "b", postgres_url) as again, again.anonymous() as client:
         assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_servers_with_a_redis_share_a_database_and_one_without_is_not_let_in(
+    tmp_path: Path, postgres_url: str, redis_server: RedisServer
+) -> None:
+    shared = {"redis_url": redis_server.url}
+    async with running_app(tmp_path / "a", postgres_url, **shared), running_app(tmp_path / "b", postgres_url, **shared):
+        require_unclaimed(postgres_url, is_shared=True)
+        with pytest.raises(DatabaseTaken):
+            require_unclaimed(postgres_url)
+        with pytest.raises(ExceptionGroup) as caught:
+            async with running_app(tmp_path / "a", postgres_url, **shared):
+                pass
+        assert caught.group_contains(FolderTaken, match="uses the data folder")
+    async with running_app(tmp_path / "c", postgres_url):
+        with pytest.raises(DatabaseTaken):
+            require_unclaimed(postgres_url, is_shared=True)
+    redis_server.empty()
+
+
+async def test_a_sqlite_file_is_for_one_server_with_a_redis_too(
+    tmp_path: Path, sqlite_url: str, redis_server: RedisServer
+) -> None:
+    async with running_app(tmp_path / "a", sqlite_url, redis_url=redis_server.url):
+        with pytest.raises(DatabaseTaken):
+            require_unclaimed(sqlite_url, is_shared=True)
+    redis_server.empty()
 
 
 async def test_a_claim_is_taken_again_after_postgresql_has_ended_its_connection(postgres_url: str) -> None:

@@ -23,6 +23,7 @@ from app.realtime.journal import Journal
 from app.realtime.journal_format import HEADER
 from app.realtime.journal_recovery import AbandonedJournal
 from app.realtime.recorder import Recorder
+from app.replicas.memory_shared_logs import LogShelf, MemorySharedLogs
 
 steps = st.lists(
     st.tuples(
@@ -48,7 +49,7 @@ async def lived(folder: Path, plan: Sequence[tuple[int, list[str], bool]]) -> li
     """Play the plan with a reader on every log; the moments at which somebody saw something new."""
     journal, hub = Journal(folder, "one"), Hub()
     await journal.open()
-    recorder = Recorder(journal, hub)
+    recorder = Recorder(journal, MemorySharedLogs(LogShelf()), hub)
     seen: dict[str, list[bytes]] = {}
     moments: list[Moment] = []
     cursors: dict[str, Cursor] = {}

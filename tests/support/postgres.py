@@ -54,6 +54,11 @@ class PostgresCluster:
             configuration.write("\n".join([*SETTINGS, f"unix_socket_directories='{self._folder}'", ""]))
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self._folder / "log"), "-w", "-t", "60", "start")
 
+    def restart(self) -> None:
+        """As a person does it: connections are ended, and what was committed is kept."""
+        self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
+        self._run("pg_ctl", "-D", str(self._data), "-l", str(self._folder / "log"), "-w", "-t", "60", "start")
+
     def stop(self) -> None:
         """End it and remove its folder."""
         self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")

@@ -22,9 +22,10 @@ from app.cli.machine_checks import (
     folder_bytes,
 )
 from app.cli.reuse import check_reuse, reuse_in_force
-from app.cli.setup_checks import check_data_folder, check_database, check_port, check_setup
+from app.cli.setup_checks import check_data_folder, check_database, check_port, check_redis, check_setup
 from app.settings import Settings
 from engine.types import EngineState, EngineStats
+from tests.support.redis_server import RedisServer
 
 
 def test_an_old_python_is_wrong_and_the_fix_is_said() -> None:
@@ -142,6 +143,22 @@ def test_a_data_folder_that_is_there_will_be_there_or_cannot_be(tmp_path: Path) 
 
 def test_a_database_that_is_not_reachable_is_wrong_and_shows_no_password() -> None:
     finding = check_database(Settings(database_url="postgresql://kvasir:hunter2@127.0.0.1:1/kvasir"))
+    assert finding.verdict is Verdict.WRONG
+    assert "hunter2" not in finding.text
+
+
+def test_a_redis_is_reachable_or_wrong_and_one_that_throws_keys_away_is_warned_of(redis_server: RedisServer) -> None:
+    database = "postgresql://db/kvasir"
+    settings = Settings(redis_url=redis_server.url, database_url=database)
+    assert check_redis(settings).verdict is Verdict.GOOD
+    assert check_redis(Settings(redis_url=redis_server.url)).verdict is Verdict.WARNING
+    with redis_server.client() as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            assert check_redis(settings).verdict is Verdict.WARNING
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+    finding = check_redis(Settings(redis_url="redis://:hunter2@127.0.0.1:1/0", database_url=database))
     assert finding.verdict is Verdict.WRONG
     assert "hunter2" not in finding.text
 

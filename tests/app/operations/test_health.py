@@ -47,6 +47,14 @@ async def test_while_it_shuts_down_it_is_not_ready(running_on_sqlite: RunningApp
         assert "shutting down" in problem(await client.get("/readyz"), 503, "unavailable")["detail"]
 
 
+async def test_without_its_redis_it_is_ready_all_the_same_and_says_so(tmp_path: Path, sqlite_url: str) -> None:
+    nowhere = "redis://127.0.0.1:1/0"
+    async with running_app(tmp_path, sqlite_url, redis_url=nowhere) as app, app.anonymous() as client:
+        answer = await client.get("/readyz")
+        assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+        assert "Redis does not answer" in answer.json()["degraded"][0]
+
+
 async def test_without_its_database_it_lives_and_is_not_ready(
     running_on_sqlite: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from app.realtime.journal_format import HEADER, ForeignJournal, encoded_records,
 from app.realtime.journal_recovery import abandoned_journal, journal_folders
 from app.realtime.journal_segments import JournalSegments
 from app.realtime.recorder import Recorder
+from app.replicas.memory_shared_logs import LogShelf, MemorySharedLogs
 
 
 def payload(response_id: str, number: int, size: int = 0) -> bytes:
@@ -265,7 +266,7 @@ async def recorded(tmp_path: Path) -> tuple[Recorder, Hub, Journal]:
     journal = Journal(tmp_path, "one")
     await journal.open()
     hub = Hub()
-    return Recorder(journal, hub), hub, journal
+    return Recorder(journal, MemorySharedLogs(LogShelf()), hub), hub, journal
 
 
 async def test_a_frame_is_in_the_file_before_anybody_can_read_it(

@@ -12,12 +12,13 @@ from app.accounts.models import User, UserRole
 from app.conversations.models import MessageStatus
 from app.database import Database
 from app.responses import queries
-from app.responses.queries import Ending
+from app.responses.queries import Ending, Stored
 from app.responses.storage import AnswerStorage
 from tests.support.trees import MOMENT, add_conversation
 
 ENDING = Ending(
     response_id="00000000-0000-4000-8000-000000000000",
+    owner="this server",
     message_id="00000000-0000-4000-8000-000000000001",
     conversation_id="00000000-0000-4000-8000-000000000002",
     status=MessageStatus.COMPLETED,
@@ -39,18 +40,18 @@ async def test_pauses_grow_to_a_bound(database: Database, monkeypatch: pytest.Mo
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    async def write(session: object, ending: Ending) -> bool:
+    async def write(session: object, ending: Ending) -> Stored:
         if len(pauses) < 8:
             raise ConnectionError("away")
-        return True
+        return Stored.HERE
 
     monkeypatch.setattr(queries, "write_ending", write)
-    assert await AnswerStorage(database, sleep=sleep).end(ENDING)
+    assert await AnswerStorage(database, sleep=sleep).end(ENDING) is Stored.HERE
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 async def test_what_was_deleted_meanwhile_is_not_written(database: Database) -> None:
-    assert not await AnswerStorage(database).end(ENDING)
+    assert await AnswerStorage(database).end(ENDING) is Stored.GONE
 
 
 async def test_what_a_database_that_was_set_back_has_lost_is_not_tried_for_ever(database: Database) -> None:
@@ -68,7 +69,7 @@ async def test_what_a_database_that_was_set_back_has_lost_is_not_tried_for_ever(
         conversation = await add_conversation(session, user.id)
     ending = replace(ENDING, conversation_id=conversation.id)
     async with asyncio.timeout(10):
-        assert not await AnswerStorage(database).end(ending)
+        assert await AnswerStorage(database).end(ending) is Stored.GONE
 
 
 async def test_growth_that_cannot_be_written_is_no_disaster(

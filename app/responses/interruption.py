@@ -1,0 +1,83 @@
+"""How an answer ends that a dead server left unfinished: as `interrupted`, with everything anybody had seen of it.
+
+Called at the start for what a former life of this server left (`recovery`), and while it runs for what others leave (`reaper`).
+The row is taken over first, so of several who find it exactly one writes its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.clock import Now
+from app.conversations.models import MessageStatus
+from app.database import Database
+from app.realtime.event_log import EventLog, rebuilt_log
+from app.replicas.shared_logs import SharedLogs
+from app.responses import queries
+from app.responses.answer import DELTA, AnswerIdentity
+from app.responses.models import Response
+from app.responses.outcome import stopped
+from app.responses.queries import Ending
+from app.responses.storage import AnswerStorage
+
+
+class Interruption:
+    """Owns nothing; `owner` is who ends them."""
+
+    def __init__(self, database: Database, storage: AnswerStorage, logs: SharedLogs, *, owner: str, now: Now) -> None:
+        self._database = database
+        self._storage = storage
+        self._logs = logs
+        self._owner = owner
+        self._now = now
+
+    async def interrupt(self, response: Response, frames: Sequence[bytes]) -> bool:
+        """End it with these frames of its log. False when somebody else has done it, or does it now."""
+        async with self._database.write() as session:
+            if not await queries.take_over(session, response.id, previous=response.owner, owner=self._owner):
+                return False
+        log = rebuilt_log(response.conversation_id, response.id, frames)
+        if log.last_seq == 0:
+            log.show([log.stage(*_identity(response).created_frame)])
+        await self._add_stored_text(response, log)
+        outcome = stopped(MessageStatus.INTERRUPTED)
+        terminal = log.stage(outcome.frame_type, outcome.frame_data(response.message_id))
+        await self._storage.end(
+            Ending(
+                response_id=response.id,
+                owner=self._owner,
+                message_id=response.message_id,
+                conversation_id=response.conversation_id,
+                status=outcome.status,
+                finish_reason=outcome.finish_reason,
+                text=log.snapshot().text,
+                token_ids=None,
+                usage=outcome.usage_body,
+                error=None,
+                last_seq=terminal.seq,
+                log=log.stored(terminal),
+                started_at=response.started_at,
+                ended_at=self._now(),
+            )
+        )
+        await self._logs.complete(response.id, [*log.frames_after(0, log.last_seq), terminal.encoded])
+        return True
+
+    async def _add_stored_text(self, response: Response, log: EventLog) -> None:
+        """The frames may say less than SQL, after a power cut or a Redis that was away: the rest becomes one frame."""
+        async with self._database.read() as session:
+            text, _ = await queries.message_text(session, response.message_id)
+        known = log.snapshot().text
+        if len(text) > len(known) and text.startswith(known):
+            log.show([log.stage(DELTA, {"text": text[len(known) :]})])
+
+
+def _identity(response: Response) -> AnswerIdentity:
+    return AnswerIdentity(
+        response_id=response.id,
+        message_id=response.message_id,
+        conversation_id=response.conversation_id,
+        parent_id=response.parent_id,
+        params=response.params,
+        created_at=response.created_at,
+    )
