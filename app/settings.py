@@ -11,13 +11,15 @@ import os
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 import msgspec
 from dotenv import dotenv_values
 from msgspec import Meta
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
+
+from app.setting_value import setting_value
 
 PREFIX = "KVASIR_"
 SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret"})
@@ -354,29 +356,10 @@ def _read_dotenv(path: Path) -> dict[str, str | None]:
 
 
 def _converted(name: str, value: object, kind: Any) -> object:
-    lowered = value.strip().lower() if isinstance(value, str) else value
     try:
-        if kind is bool or getattr(kind, "__origin__", None) is bool:
-            value = {
-                "1": True,
-                "true": True,
-                "yes": True,
-                "on": True,
-                "0": False,
-                "false": False,
-                "no": False,
-                "off": False,
-            }.get(str(lowered), value)
-        return msgspec.convert(value, kind, strict=False, dec_hook=_path)
-    except msgspec.ValidationError as problem:
-        reason = f"expected one of {', '.join(allowed)}" if (allowed := _choices(kind)) else problem
-        raise SettingsError(f"{variable_name(name)}: {reason}, got {value!r}") from None
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """The words a setting can be; none where it is something else."""
-    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return get_args(kind) if get_origin(kind) is Literal else ()
+        return setting_value(value, kind)
+    except ValueError as problem:
+        raise SettingsError(f"{variable_name(name)}: {problem}, got {value!r}") from None
 
 
 def _refuse_contradictions(settings: Settings) -> None:
@@ -391,12 +374,6 @@ def _refuse_contradictions(settings: Settings) -> None:
             raise SettingsError(
                 f"{variable_name(later)}: expected at least {variable_name(earlier)}, {sooner:g}, got {other:g}"
             )
-
-
-def _path(kind: type, value: object) -> object:
-    if kind is Path:
-        return Path(str(value))
-    raise NotImplementedError(f"no conversion to {kind}")
 
 
 def _refuse_unknown(source: Mapping[str, str | None], fields: Mapping[str, object], where: str) -> None:
