@@ -42,6 +42,12 @@ def describe_run() -> dict[str, Any]:
     return {"date": time.strftime("%Y-%m-%d"), "cpu": describe_machine(), "python": platform.python_version()}
 
 
+def resident_bytes() -> int:
+    """What this process has in memory now."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
+
+
 def _field(cpuinfo: str, key: str) -> str:
     lines = (line for line in cpuinfo.splitlines() if line.startswith(key))
     return next((line.partition(":")[2].strip() for line in lines), "")

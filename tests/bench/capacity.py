@@ -15,29 +15,29 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from engine.bench.capacity import (
+    CONTEXT_TOKENS,
+    MEAN_TOKENS,
+    Held,
+    first_turns,
+    hold,
+    lengths_of,
+    paged_config,
+    question,
+    second_turns,
+)
+from engine.bench.chats import WORDS, chatting
+from engine.bench.machine import resident_bytes
 from engine.config import EngineConfig
 from engine.kv_cache import KVCache
 from engine.memory_budget import MemoryBudget
 from engine.model.loader import load_model
 from engine.types import Finished, Namespace, Role, Turn
-from tests.bench.warm_turns import WORDS, Chats
 
-CONTEXT_TOKENS = 8192
 SHAPE = {"max_position_embeddings": CONTEXT_TOKENS, "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4}
-
-
-@dataclass(frozen=True)
-class Held:
-    """`answered` chats of `tokens` tokens in all, of which `live` had every page on the device before their next turn."""
-
-    answered: int
-    live: int
-    tokens: int
-    preemptions: int
-    wrong: int
 
 
 @dataclass(frozen=True)
@@ -64,25 +64,12 @@ def page_bytes(folder: Path) -> int:
     return KVCache.bytes_per_page(load_model(EngineConfig(folder, "capacity")).kv_spec)
 
 
-async def hold(folder: Path, *, chats: int = 16, mean_tokens: int = 1300) -> Held:
-    """The first question: `chats` chats of a quarter to three times the mean, in memory for 4 x 8,192 tokens."""
-    memory_bytes = 4 * CONTEXT_TOKENS // 16 * page_bytes(folder)
-    config = EngineConfig(folder, "capacity", threads=1, kv_memory_bytes=memory_bytes, max_running=chats)
-    lengths = [mean_tokens * share // 8 for share in (2, 3, 4, 5, 6, 8, 12, 24)]
-    turns = [[Turn(Role.USER, text_of(lengths[place % len(lengths)], place))] for place in range(chats)]
-    engine = Chats(config)
-    await engine.start()
-    try:
-        histories = await _turn_all(engine, turns)
-        snapshot = await engine.engine.snapshot()
-        live = sum(session.pages.device * 16 >= session.tokens for session in snapshot.sessions)
-        tokens = sum(session.tokens for session in snapshot.sessions)
-        ends = await _second_turns(engine, histories, at_once=chats)
-        preemptions = engine.engine.stats().preemptions_total
-    finally:
-        await engine.engine.stop()
-    wrong = await _count_wrong(folder, histories, ends)
-    return Held(len(ends), live, tokens, preemptions, wrong)
+async def held(folder: Path, *, chats: int = 16, mean_tokens: int = MEAN_TOKENS) -> tuple[Held, int]:
+    """The first question, and how many of the second turns were wrong."""
+    config = paged_config(EngineConfig(folder, "capacity", threads=1), page_bytes(folder), CONTEXT_TOKENS)
+    texts = [text_of(tokens, place) for place, tokens in enumerate(lengths_of(chats, mean_tokens))]
+    found = await hold(config, texts)
+    return found, await _count_wrong(folder, found.histories, found.ends)
 
 
 async def crowd(
@@ -101,81 +88,36 @@ async def crowd(
             disk_folder=Path(name) / "kv",
             disk_bytes=2 * sessions * session_bytes,
         )
-        engine = Chats(config)
-        await engine.start()
-        begun = time.perf_counter()
-        try:
-            await engine.turn([Turn(Role.USER, text_of(tokens, 0))], None)
+        async with chatting(config) as chats:
+            begun = time.perf_counter()
+            await chats.ask([Turn(Role.USER, text_of(tokens, 0))], None)
             resident = resident_bytes()
-            turns = [[Turn(Role.USER, text_of(tokens, place))] for place in range(1, sessions + 1)]
-            histories = await _turn_all(engine, turns)
+            histories = await first_turns(chats, [text_of(tokens, place) for place in range(1, sessions + 1)])
             report(f"{sessions} first turns after {time.perf_counter() - begun:.0f} s")
-            ends = await _second_turns(engine, histories, at_once=16)
+            ends = await second_turns(chats, histories, at_once=16)
             grown = resident_bytes() - resident
-            stats = engine.engine.stats()
-            report(f"pages by tier: {stats.pages}")
+            report(f"pages by tier: {chats.engine.stats().pages}")
             found = dict.fromkeys(("device", "host", "disk", "prefix"), 0)
             for end in ends:
                 for source in found:
                     found[source] += getattr(end.usage.cached_from, source)
             for place in range(sessions):
-                await engine.engine.drop_namespace(Namespace.user(f"user {place}"))
-            snapshot = await engine.engine.snapshot()
+                await chats.engine.drop_namespace(Namespace.user(f"user {place}"))
+            snapshot = await chats.engine.snapshot()
             left = sum(page.state.value not in ("free", "prefix") for page in snapshot.pages)
             left += snapshot.host.pages + snapshot.disk.pages - sum(prefix.pages for prefix in snapshot.prefixes)
-        finally:
-            await engine.engine.stop()
     wrong = await _count_wrong(folder, histories[:: max(1, sessions // 50)], ends[:: max(1, sessions // 50)])
     budget = MemoryBudget.of(config, record_bytes, sessions)
     return Crowd(len(ends), wrong, found, grown, budget, left, time.perf_counter() - begun)
 
 
-def question(history: Sequence[Turn]) -> Turn:
-    """What a chat is asked next: for each of them something else."""
-    return Turn(Role.USER, f"And what else, {history[0].text[:20]}?")
-
-
-def resident_bytes() -> int:
-    """Of this process, now."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
-
-
-async def _turn_all(engine: Chats, turns: Sequence[list[Turn]]) -> list[list[Turn]]:
-    """One turn of everybody, four at a time; what each chat is then."""
-    places = asyncio.Semaphore(4)
-
-    async def one(place: int, asked: list[Turn]) -> list[Turn]:
-        async with places:
-            _, finished, text = await engine.turn(asked, Namespace.user(f"user {place}"), "chat")
-        return [*asked, Turn(Role.ASSISTANT, text, finished.token_ids)]
-
-    return list(await asyncio.gather(*(one(place, asked) for place, asked in enumerate(turns))))
-
-
-async def _second_turns(engine: Chats, histories: Sequence[list[Turn]], *, at_once: int) -> list[Finished]:
-    places = asyncio.Semaphore(at_once)
-
-    async def one(place: int, history: list[Turn]) -> Finished:
-        async with places:
-            asked = [*history, question(history)]
-            _, finished, _ = await engine.turn(asked, Namespace.user(f"user {place}"), "chat")
-        return finished
-
-    return list(await asyncio.gather(*(one(place, history) for place, history in enumerate(histories))))
-
-
-async def _count_wrong(folder: Path, histories: Sequence[list[Turn]], ends: Sequence[Finished]) -> int:
+async def _count_wrong(folder: Path, histories: Sequence[Sequence[Turn]], ends: Sequence[Finished]) -> int:
     """Answers that an engine without reuse, asked one after the other, gives otherwise."""
-    engine = Chats(replace(EngineConfig(folder, "capacity", threads=1), reuse=False))
-    await engine.start()
     wrong = 0
-    try:
+    async with chatting(EngineConfig(folder, "capacity", threads=1, reuse=False)) as chats:
         for history, end in zip(histories, ends, strict=True):
-            _, finished, _ = await engine.turn([*history, question(history)], None)
-            wrong += finished.token_ids != end.token_ids
-    finally:
-        await engine.engine.stop()
+            turned = await chats.ask([*history, question(history)], None)
+            wrong += turned.end.token_ids != end.token_ids
     return wrong
 
 
@@ -194,7 +136,8 @@ def main() -> None:
             crowd(folder, sessions=arguments.sessions, fitting=arguments.fitting, tokens=arguments.tokens)
         )
         print(result)
-        print(asyncio.run(hold(folder)))
+        found, wrong = asyncio.run(held(folder))
+        print(f"{found.live} of {found.answered} chats held, {found.tokens} tokens; {wrong} second turns wrong")
         budget = result.budget
         print(
             f"memory grew by {result.grown_bytes >> 20} MiB; {budget.total >> 20} are stated, {budget.pages >> 20} for pages"

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from math import erfc, sqrt
 from pathlib import Path
 
+from engine.bench.chats import WORDS, chatting
 from engine.config import EngineConfig
 from engine.types import Namespace, Role, Turn
-from tests.bench.warm_turns import WORDS, Chats
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,11 @@ class Probes:
 
 async def probe(folder: Path, *, probes: int, history_words: int, planted_bug: bool = False) -> Probes:
     """Half of the probes of each kind. Every probe is of a text and by a user of its own, so that no probe helps another."""
-    chats = Chats(EngineConfig(folder, "isolation", threads=1, kv_memory_bytes=1 << 28))
-    await chats.start()
     said_ms: list[float] = []
     unsaid_ms: list[float] = []
     cached: set[int] = set()
     chance = random.Random(7)
-    try:
+    async with chatting(EngineConfig(folder, "isolation", threads=1, kv_memory_bytes=1 << 28)) as chats:
         for number in range(probes + 4):
             is_said = number % 2 == 0
             text = " ".join(chance.choice(WORDS) for _ in range(history_words))
@@ -54,13 +52,11 @@ async def probe(folder: Path, *, probes: int, history_words: int, planted_bug: b
             other = victim if planted_bug else Namespace.user(f"other {number}")
             # Either way the victim says something as long just before, so that the machine is in the same state.
             before = turns if is_said else [Turn(Role.USER, " ".join(reversed(text.split())))]
-            await chats.turn(before, victim, "chat", max_tokens=2)
-            ttft_ms, finished, _ = await chats.turn(turns, other, "chat of another", max_tokens=2)
+            await chats.ask(before, victim, "chat", max_tokens=2)
+            turned = await chats.ask(turns, other, "chat of another", max_tokens=2)
             if number >= 4:
-                (said_ms if is_said else unsaid_ms).append(ttft_ms)
-                cached.add(finished.usage.cached_tokens)
-    finally:
-        await chats.engine.stop()
+                (said_ms if is_said else unsaid_ms).append(turned.ttft_ms)
+                cached.add(turned.end.usage.cached_tokens)
     return Probes(said_ms, unsaid_ms, cached)
 
 

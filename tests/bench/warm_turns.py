@@ -12,96 +12,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from statistics import median
 
+from engine.bench.chats import Turned, chatting, words
 from engine.config import EngineConfig
-from engine.local import LocalEngine
-from engine.snapshot import PrefixState
-from engine.types import (
-    EngineEvent,
-    Finished,
-    GenerationRequest,
-    Namespace,
-    RequestId,
-    Role,
-    SamplingParams,
-    SessionKey,
-    TextDelta,
-    Turn,
-)
+from engine.types import Namespace, Role, SessionKey, Turn
 
-WORDS = ["river", "stone", "lamp", "winter", "paper", "cloud", "garden", "bridge", "copper", "violin"]
 QUESTION = "Now tell me which of all these things you like best, and why that is so."
 ANNA, BERT = Namespace.user("anna"), Namespace.user("bert")
-
-
-def words(number: int, seed: int) -> str:
-    """So many words, other ones for each seed."""
-    return " ".join(f"{WORDS[(seed + place * (seed + 3)) % len(WORDS)]}{seed % 7}" for place in range(number))
-
-
-@dataclass
-class Turned:
-    """One turn, seen from outside."""
-
-    first_text_at: float | None = None
-    text: str = ""
-    finished: Finished | None = None
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-class Chats:
-    """An engine, and whoever talks to it one turn at a time."""
-
-    def __init__(self, config: EngineConfig) -> None:
-        self.engine = LocalEngine(config)
-        self._turns: dict[RequestId, Turned] = {}
-        self._names = count()
-
-    async def start(self) -> None:
-        await self.engine.start(self._receive)
-        await self.engine.wait_ready()
-
-    def _receive(self, events: Sequence[EngineEvent]) -> None:
-        now = time.perf_counter()
-        for event in events:
-            turned = self._turns[event.request_id]
-            if isinstance(event, TextDelta):
-                turned.first_text_at = turned.first_text_at or now
-                turned.text += event.text
-            elif isinstance(event, Finished):
-                turned.finished = event
-                turned.done.set()
-
-    async def turn(
-        self,
-        turns: Sequence[Turn],
-        namespace: Namespace | None,
-        session: str | None = None,
-        *,
-        persona: str | None = None,
-        max_tokens: int = 8,
-    ) -> tuple[float, Finished, str]:
-        """Milliseconds to the first text, the end, and the text."""
-        name = RequestId(f"turn-{next(self._names)}")
-        turned = self._turns[name] = Turned()
-        sampling = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-        begun = time.perf_counter()
-        await self.engine.submit(
-            GenerationRequest(name, tuple(turns), sampling, namespace=namespace, session=session, persona=persona)
-        )
-        await turned.done.wait()
-        assert turned.finished is not None
-        assert turned.first_text_at is not None
-        return (turned.first_text_at - begun) * 1000, turned.finished, turned.text
-
-    async def tokens(self, turns: Sequence[Turn]) -> int:
-        return await self.engine.check(GenerationRequest(RequestId("count"), tuple(turns)))
 
 
 @dataclass(frozen=True)
@@ -125,75 +47,58 @@ async def measure(
     report: Callable[[str], None] = print,
 ) -> Result:
     """All of it, with a disk tier in a folder of its own."""
+    times: dict[str, list[float]] = {}
+    shares: dict[str, list[float]] = {}
+    ids: set[tuple[int, ...] | None] = set()
+    questions = count(100)
+    same = Turn(Role.USER, QUESTION)
+    long = SessionKey(ANNA, "long")
+    persona = [Turn(Role.SYSTEM, words(persona_tokens // 3, 2))]
+
+    def note(name: str, turned: Turned, history: int = 0) -> None:
+        times.setdefault(name, []).append(turned.ttft_ms)
+        if history:
+            shares.setdefault(name, []).append(min(1.0, turned.end.usage.cached_tokens / history))
+
+    def asked() -> Turn:
+        """Another question each time, so that nothing of it was computed before."""
+        return Turn(Role.USER, f"{next(questions)} {QUESTION}")
+
     with tempfile.TemporaryDirectory() as folder:
         config = replace(config, disk_folder=Path(folder) / "kv", host_memory_bytes=1 << 30)
-        chats = Chats(config)
-        await chats.start()
-        times: dict[str, list[float]] = {}
-        shares: dict[str, list[float]] = {}
-        ids: set[tuple[int, ...] | None] = set()
-
-        def note(name: str, result: tuple[float, Finished, str], history: int = 0) -> None:
-            ttft_ms, finished, _ = result
-            times.setdefault(name, []).append(ttft_ms)
-            if history:
-                shares.setdefault(name, []).append(min(1.0, finished.usage.cached_tokens / history))
-
-        def asked() -> Turn:
-            """Another question each time, so that nothing of it was computed before."""
-            return Turn(Role.USER, f"{next(questions)} {QUESTION}")
-
-        questions = count(100)
-        same = Turn(Role.USER, QUESTION)
-        for number in range(rounds + 1):
-            result = await chats.turn([asked()], ANNA, f"empty-{number}")
-            if number:
-                note("first turn", result)
-        history = [Turn(Role.USER, words(history_tokens // 3, 1))]
-        _, finished, text = await chats.turn(history, ANNA, "long", max_tokens=16)
-        history.append(Turn(Role.ASSISTANT, text, finished.token_ids))
-        known = await chats.tokens(history)
-        report(f"history: {known} tokens")
-        long = SessionKey(ANNA, "long")
-        for _ in range(rounds):
-            note("device", await chats.turn([*history, asked()], ANNA, "long"), known)
+        async with chatting(config) as chats:
+            for number in range(rounds + 1):
+                turned = await chats.ask([asked()], ANNA, f"empty-{number}")
+                if number:
+                    note("first turn", turned)
+            history = [Turn(Role.USER, words(history_tokens // 3, 1))]
+            turned = await chats.ask(history, ANNA, "long", max_tokens=16)
+            history.append(Turn(Role.ASSISTANT, turned.text, turned.end.token_ids))
+            known = await chats.tokens(history)
+            report(f"history: {known} tokens")
+            for _ in range(rounds):
+                note("device", await chats.ask([*history, asked()], ANNA, "long"), known)
+                assert await chats.engine.evict_session(long)
+                note("host", await chats.ask([*history, asked()], ANNA, "long"), known)
+            note("cold", await chats.ask([*history, same], BERT, "cold"))
+            for namespace in (None, BERT, ANNA):
+                ids.add((await chats.ask([*history, same], namespace, "long")).end.token_ids)
             assert await chats.engine.evict_session(long)
-            note("host", await chats.turn([*history, asked()], ANNA, "long"), known)
-        note("cold", await chats.turn([*history, same], BERT, "cold"), 0)
-        for namespace in (None, BERT, ANNA):
-            _, finished, _ = await chats.turn([*history, same], namespace, "long")
-            ids.add(finished.token_ids)
-        assert await chats.engine.evict_session(long)
-        _, finished, _ = await chats.turn([*history, same], ANNA, "long")
-        ids.add(finished.token_ids)
-        persona = [Turn(Role.SYSTEM, words(persona_tokens // 3, 2))]
-        await _set_persona(chats, persona)
-        report(f"persona: {await chats.tokens([*persona, same])} tokens with a question")
+            ids.add((await chats.ask([*history, same], ANNA, "long")).end.token_ids)
+            await chats.set_persona("persona", persona)
+            report(f"persona: {await chats.tokens([*persona, same])} tokens with a question")
+            for number in range(rounds):
+                note("persona", await chats.ask([*persona, asked()], ANNA, f"persona-{number}", persona="persona"))
         for number in range(rounds):
-            note("persona", await chats.turn([*persona, asked()], ANNA, f"persona-{number}", persona="persona"))
-        await chats.engine.stop()
-        for number in range(rounds):
-            chats = Chats(config)
-            await chats.start()
-            await chats.turn([Turn(Role.USER, "Hello.")], None)
-            note("disk", await chats.turn([*history, asked()], ANNA, "long"), known)
-            await _set_persona(chats, persona)
-            result = await chats.turn([*persona, asked()], BERT, f"again-{number}", persona="persona")
-            note("persona after a restart", result)
-            _, finished, _ = await chats.turn([*history, same], ANNA, "long")
-            ids.add(finished.token_ids)
-            await chats.engine.stop()
-        medians = {name: median(values) for name, values in times.items()}
-        return Result(medians, {name: min(values) for name, values in shares.items()}, len(ids) == 1)
-
-
-async def _set_persona(chats: Chats, turns: Sequence[Turn]) -> None:
-    await chats.engine.set_prefix("persona", turns)
-    while True:
-        states = {prefix.name: prefix.state for prefix in (await chats.engine.snapshot()).prefixes}
-        if states["persona"] is PrefixState.READY:
-            return
-        await asyncio.sleep(0.05)
+            async with chatting(config) as chats:
+                await chats.ask([Turn(Role.USER, "Hello.")], None)
+                note("disk", await chats.ask([*history, asked()], ANNA, "long"), known)
+                await chats.set_persona("persona", persona)
+                turned = await chats.ask([*persona, asked()], BERT, f"again-{number}", persona="persona")
+                note("persona after a restart", turned)
+                ids.add((await chats.ask([*history, same], ANNA, "long")).end.token_ids)
+    medians = {name: median(values) for name, values in times.items()}
+    return Result(medians, {name: min(values) for name, values in shares.items()}, len(ids) == 1)
 
 
 def main() -> None:
