@@ -52,7 +52,11 @@ def bench(context: click.Context) -> None:
     """Measure this machine, with the engine that `kvasir serve` would run.
 
     \b
-    engine   tokens per second by the protocol of the peers' harness    about 5 minutes
+    engine   tokens per second by the protocol that other engines are measured by       5 minutes
+    ideas    what batching, reuse, pages, personas and kept weights bring, and which
+             of their claims hold here                                                  6 minutes
+    growth   first token over history, memory over sessions, tokens over streams        5 minutes
+    compare  files of `engine` and of the peers' harness side by side                   at once
 
     Measure on a machine that does nothing else. Repeats take turns, so that a busy moment hits one repeat of each kind;
     tables show medians, and how far the repeats lie apart. The data folder is only used for the model and its kernels, so a
@@ -109,3 +113,125 @@ def engine(
     bench_results.show(*bench_tables.engine_tables(results))
     bench_results.write_json(json_path, results)
     bench_results.write_plots(plots, bench_tables.engine_plots(results))
+
+
+@bench.command()
+@common_options
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Of each side, in turn.")
+@click.option("--answers", type=click.IntRange(2), default=64, show_default=True, help="Answers of mixed lengths.")
+@click.option("--places", type=click.IntRange(2), default=16, show_default=True, help="Answers made at the same time.")
+@click.option("--history-tokens", type=click.IntRange(16), default=1024, show_default=True, help="Of the reused turn.")
+@click.option("--context-tokens", type=click.IntRange(64), default=8192, show_default=True, help="Of the paged memory.")
+@click.option("--mean-tokens", type=click.IntRange(16), default=1300, show_default=True, help="Of the chats in it.")
+@click.option("--start/--no-start", default=True, show_default=True, help="Measure starts too.")
+def ideas(
+    data: Path | None,
+    model: str | None,
+    threads: int | None,
+    json_path: Path | None,
+    plots: Path | None,
+    repeats: int,
+    answers: int,
+    places: int,
+    history_tokens: int,
+    context_tokens: int,
+    mean_tokens: int,
+    start: bool,
+) -> None:
+    """What each idea brings: the same work on the same engine without it and with it, and what was claimed of it.
+
+    Static batches are handed over one after the other, the next when all answers of the last have ended. Without reuse is
+    KVASIR_PREFIX_CACHE off. The memory of four whole contexts, which contiguous allocation gives to four sessions, is filled
+    with chats from a quarter of the mean length to three times it; counted are those with every page in place. The first start
+    compiles or converts whatever a start keeps, in a data folder of its own.
+    """
+    import asyncio
+
+    from app.cli import bench_results, bench_tables
+    from app.cli.bench_progress import BenchProgress
+    from app.cli.bench_setup import bench_config, bench_settings
+    from app.cli.bench_start import compare_starts
+    from engine.bench.ideas import IdeaSettings, measure_ideas
+    from engine.errors import EngineError
+
+    bench_results.make_room(json_path, plots)
+    settings = bench_settings(data, model, threads)
+    config = bench_config(settings)
+    wanted = IdeaSettings(
+        repeats=repeats,
+        answers=answers,
+        places=places,
+        history_tokens=history_tokens,
+        persona_tokens=history_tokens,
+        mean_tokens=mean_tokens,
+        context_tokens=context_tokens,
+    )
+    try:
+        with BenchProgress("ideas", wanted.num_measurements + (1 + repeats if start else 0)) as progress:
+            results = asyncio.run(measure_ideas(config, wanted, progress))
+            if start:
+                starts = compare_starts(settings, config.model_path, results["kernels"], repeats, progress)
+                results["ideas"].append(starts.as_json())
+    except EngineError as problem:
+        raise Refused(str(problem)) from None
+    bench_results.show(*bench_tables.ideas_tables(results))
+    bench_results.write_json(json_path, results)
+    bench_results.write_plots(plots, bench_tables.ideas_plots(results))
+
+
+@bench.command()
+@common_options
+@numbers_option("--histories", "256,512,1024,2048,4096", "Lengths of histories, in tokens.")
+@numbers_option("--sessions", "8,16,32,64", "Numbers of sessions held.")
+@click.option("--session-tokens", type=click.IntRange(16), default=512, show_default=True, help="Of each session.")
+@numbers_option("--streams", "1,2,4,8,16,32", "Numbers of answers made at the same time.")
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Of each measurement, in turn.")
+def growth(
+    data: Path | None,
+    model: str | None,
+    threads: int | None,
+    json_path: Path | None,
+    plots: Path | None,
+    histories: tuple[int, ...],
+    sessions: tuple[int, ...],
+    session_tokens: int,
+    streams: tuple[int, ...],
+    repeats: int,
+) -> None:
+    """How things grow: the first token with the history, memory with the sessions held, tokens with the streams.
+
+    Cold is a history that nobody has read, warm the next turn of the same conversation. Times are from the question to the
+    first text, and from one piece of text to the next.
+    """
+    import asyncio
+
+    from app.cli import bench_results, bench_tables
+    from app.cli.bench_progress import BenchProgress
+    from app.cli.bench_setup import bench_config, bench_settings
+    from engine.bench.growth import GrowthSettings, measure_growth
+    from engine.errors import EngineError
+
+    bench_results.make_room(json_path, plots)
+    config = bench_config(bench_settings(data, model, threads))
+    wanted = GrowthSettings(histories, sessions, session_tokens, streams, repeats)
+    try:
+        with BenchProgress("growth", wanted.num_measurements) as progress:
+            results = asyncio.run(measure_growth(config, wanted, progress))
+    except EngineError as problem:
+        raise Refused(str(problem)) from None
+    bench_results.show(*bench_tables.growth_tables(results))
+    bench_results.write_json(json_path, results)
+    bench_results.write_plots(plots, bench_tables.growth_plots(results))
+
+
+@bench.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False, exists=True))
+def compare(files: tuple[Path, ...]) -> None:
+    """Set results of `kvasir bench engine` and of the peers' harness side by side, as Markdown.
+
+    FILES are any number of either; repeats of the same engine and variant are joined, so that runs may take turns. A target is
+    the ratio of the medians, to the best of those it names.
+    """
+    from app.cli.bench_compare import comparison_markdown, read_results
+
+    click.echo(comparison_markdown(read_results(files)))

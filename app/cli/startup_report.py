@@ -1,15 +1,18 @@
 """`kvasir doctor --startup`: where the time of a start goes, measured on a start of its own.
 
 The start happens in a fresh process (`app.cli.startup_probe`), which does what `kvasir serve` does, without a port and with an
-empty database in a temporary folder: a running server keeps its own. Only the models are those of the data folder.
+empty database in a temporary folder: a running server keeps its own. Only the models and the compiled kernels are those of the
+data folder.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +26,9 @@ from app.settings import Settings
 
 TIMEOUT_S: Final = 900
 """Converting the weights of the largest models takes minutes; whatever takes longer hangs."""
+
+KEPT_FOLDERS: Final = ("models", "kernels")
+"""Of the data folder: what a start finds there is what it does not have to make."""
 
 TORCH_STAGE: Final = "importing torch"
 CONVERTING_STAGE: Final = "converting the weights"
@@ -71,17 +77,21 @@ class Moments:
     first_words: float
 
 
-def measure_startup(settings: Settings) -> StartupReport:
-    """Start as a server does, and tell what took how long. Raises Refused where a server could not start."""
+def measure_startup(settings: Settings, environment: Mapping[str, str] | None = None) -> StartupReport:
+    """Start as a server does, and tell what took how long. Raises Refused where a server could not start.
+
+    `environment` has settings that this start has and the calling process has not.
+    """
     make_data_folder(settings.data)
-    models = settings.data / "models"
-    models.mkdir(exist_ok=True)
+    (settings.data / "models").mkdir(exist_ok=True)
     with TemporaryDirectory(prefix="kvasir-startup-") as name:
         folder = Path(name)
-        (folder / "models").symlink_to(models.resolve())
+        for kept in KEPT_FOLDERS:
+            if (settings.data / kept).is_dir():
+                (folder / kept).symlink_to((settings.data / kept).resolve())
         upgrade_database(Settings(data=folder))
         began = time.monotonic()
-        moments = _run_probe(folder)
+        moments = _run_probe(folder, environment or {})
         return report_of(moments, began, time.monotonic())
 
 
@@ -122,10 +132,11 @@ def show_report(report: StartupReport, *, as_json: bool) -> None:
         click.echo("This start converted the weights; where it could keep them, the next one only maps them.")
 
 
-def _run_probe(folder: Path) -> Moments:
+def _run_probe(folder: Path, environment: Mapping[str, str]) -> Moments:
     command = [sys.executable, "-c", _PROBE, str(folder)]
+    variables = {**os.environ, **environment}
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False, env=variables)
     except subprocess.TimeoutExpired:
         raise Refused(f"the start was not ready after {TIMEOUT_S} s") from None
     if done.returncode:

@@ -16,14 +16,18 @@ COMPOSITION_ROOT = {
     Path("app/cli/serve.py"): {"engine.local", "engine.model.registry"},
     Path("app/cli/model.py"): {"engine.model.registry"},
     Path("app/cli/setup_checks.py"): {"engine.model.registry"},
-    Path("app/cli/bench.py"): {"engine.bench.protocol"},
+    Path("app/cli/bench.py"): {"engine.bench.protocol", "engine.bench.ideas", "engine.bench.growth"},
+    Path("app/cli/bench_compare.py"): {"engine.bench.targets"},
     Path("app/cli/bench_setup.py"): {"engine.model.registry"},
+    Path("app/cli/bench_start.py"): {"engine.bench.comparison"},
     Path("app/cli/bench_tables.py"): {"engine.bench.samples"},
 }
 """The commands that put the server together, and those that measure it; they alone know which engine it is."""
 
 PURE = (
+    "engine/bench/comparison.py",
     "engine/bench/samples.py",
+    "engine/bench/targets.py",
     "engine/types.py",
     "engine/config.py",
     "engine/errors.py",
