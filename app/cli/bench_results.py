@@ -8,17 +8,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from app.cli.startup import Refused
 
+WIDTH: Final = 200
+"""Of tables that go into a file or a pipe: no line of one is broken."""
+
 
 def show(*tables: Table) -> None:
     """Tables for people, on standard output."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
     for table in tables:
         console.print(table)
 

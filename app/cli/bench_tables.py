@@ -18,7 +18,7 @@ def new_table(title: str, *columns: str) -> Table:
     """A table that can be pasted into a document; all columns but the first are numbers."""
     table = Table(title=title, title_justify="left", box=box.MARKDOWN)
     for place, column in enumerate(columns):
-        table.add_column(column, justify="right" if place else "left", no_wrap=True)
+        table.add_column(column, justify="right" if place else "left", overflow="fold")
     return table
 
 

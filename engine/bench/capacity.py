@@ -50,7 +50,9 @@ async def hold(config: EngineConfig, texts: Sequence[str]) -> Held:
     async with chatting(replace(config, max_running=max(config.max_running, len(texts)))) as chats:
         histories = await first_turns(chats, texts)
         snapshot = await chats.engine.snapshot()
-        whole = [one for one in snapshot.sessions if one.pages.device * PAGE_TOKENS >= one.tokens]
+        # The template's own opening is everybody's, and the last token of an answer has no KV until the next turn.
+        shared = sum(prefix.tokens // PAGE_TOKENS for prefix in snapshot.prefixes)
+        whole = [one for one in snapshot.sessions if (one.pages.device + shared) * PAGE_TOKENS >= one.tokens - 1]
         ends = await second_turns(chats, histories, at_once=len(histories))
         preemptions = chats.engine.stats().preemptions_total
     return Held(len(ends), len(whole), sum(one.tokens for one in whole), preemptions, histories, ends)

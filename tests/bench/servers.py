@@ -6,7 +6,7 @@
 CHAT_LOAD is the load script of the harness (`chat_load.py`), which is run once for each server in each round; what stands behind
 `--` goes to it unchanged, such as `--chats 16 --turns 6`. Every round has a seed of its own, so that no server finds in its cache
 what it was asked before, and every server gets the same chats. All replies are made equally long (`ignore_eos`), so times can be
-compared. URL is such as http://127.0.0.1:8080/v1. The servers have to run already; the first one named is compared with the others.
+compared. URL is such as http://127.0.0.1:8080/v1. The servers have to run already; the first one is compared with the others.
 """
 
 from __future__ import annotations
