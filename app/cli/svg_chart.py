@@ -117,7 +117,7 @@ def _round_up(value: float) -> float:
     if value <= 0:
         return 1.0
     power: float = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value)
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value)
 
 
 def _few(xs: Sequence[float]) -> Sequence[float]:
