@@ -120,6 +120,7 @@ async def open_context(
         stack.push_async_callback(_cancelled, asyncio.create_task(passwords.prepare()))
         audit = AuditLog(database, now=now)
         accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
+        stack.push_async_callback(accounts.keep_last_uses)
         provider = _oidc_provider(settings, now, monotonic) if settings.oidc_issuer else None
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         replicas = await stack.enter_async_context(open_replicas(settings.redis_url, new_id(), monotonic))

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.accounts import queries
@@ -22,11 +23,13 @@ from app.accounts.passwords import PASSWORD_MAX_BYTES, Passwords, require_passwo
 from app.accounts.revocations import Revocations, RevokedListener
 from app.accounts.throttle import LoginThrottle
 from app.clock import Now
-from app.database import Database, insert_if_absent
+from app.database import Database, DatabaseAway, insert_if_absent
 from app.errors import Conflict, Forbidden, InvalidInput, Unauthenticated
 from app.identifiers import UserId, hash_secret, new_id, new_secret
 from app.settings import Settings
 from app.text import require_storable
+
+logger = structlog.stdlib.get_logger(__name__)
 
 ADMIN = "admin"
 USERNAME = re.compile(r"[\w.@+-]{1,64}")
@@ -256,10 +259,13 @@ class AccountService:
             await queries.purge_credentials(session, self._now())
 
     async def keep_last_uses(self) -> None:
-        """Write down when credentials were used."""
-        used = self.last_uses.take()
-        async with self._database.write() as session:
-            await queries.keep_last_uses(session, used)
+        """Write down when credentials were used. Where the database is away for that, it is not known so exactly."""
+        if used := self.last_uses.take():
+            try:
+                async with self._database.write() as session:
+                    await queries.keep_last_uses(session, used)
+            except DatabaseAway as away:
+                logger.warning("last_uses_not_kept", credentials=len(used), reason=away.reason)
 
     def new_sign_in(self, session: AsyncSession, user: User, label: str) -> SignIn:
         """A sign-in of this account, in the caller's unit of work, which has found out that it may be one."""

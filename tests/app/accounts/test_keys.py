@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -10,7 +11,7 @@ from sqlalchemy import select
 from app.accounts import keys
 from app.accounts.models import Credential, UserRole
 from app.identifiers import new_id
-from tests.support.client import RunningApp, problem
+from tests.support.client import RunningApp, problem, running_app
 
 KEYS = "/api/v1/keys"
 ME = "/api/v1/me"
@@ -159,12 +160,11 @@ async def test_administrators_see_and_end_everybodys_keys_and_that_is_noted(runn
         )
 
 
-async def test_when_a_key_was_used_last_outlives_the_process(running: RunningApp) -> None:
-    async with running.signed_in("ann") as ann, running.anonymous() as program:
+async def test_when_a_key_was_used_last_outlives_the_process(tmp_path: Path, database_url: str) -> None:
+    async with running_app(tmp_path, database_url) as running, running.signed_in("ann") as ann:
         made = (await ann.post(KEYS, json={"name": "bot"})).json()
-        program.headers["Authorization"] = f"Bearer {made['key']}"
-        await program.get(ME)
-        await running.context.accounts.keep_last_uses()
-        async with running.context.database.read() as session:
-            row = await session.get_one(Credential, made["id"])
-        assert row.last_used_at == running.clock.now()
+        ann.headers["Authorization"] = f"Bearer {made['key']}"
+        await ann.get(ME)
+        used = running.clock.now()
+    async with running_app(tmp_path, database_url) as running, running.context.database.read() as session:
+        assert (await session.get_one(Credential, made["id"])).last_used_at == used

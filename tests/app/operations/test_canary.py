@@ -40,6 +40,15 @@ def test_no_log_line_holds_what_people_say_or_sign_in_with(tmp_path: Path) -> No
             client.get(f"/api/v1/conversations?limit={CANARY}")
             client.post("/api/v1/conversations", content=f'{{"title": "{CANARY}", ')
             client.post("/api/v1/conversations", json={CANARY: CANARY})
+            key = client.post("/api/v1/keys", json={"name": CANARY}).json()["key"]
+            secrets += [key, PASSWORD[::-1]]
+            assert client.get("/api/v1/me", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+            account = {"username": "bea", "password": PASSWORD[::-1]}
+            user = client.post("/api/v1/admin/users", json=account).json()["id"]
+            client.post(f"/api/v1/admin/users/{user}/password", json={"new_password": PASSWORD[::-1]})
+            client.post("/api/v1/auth/password", json={"current_password": CANARY, "new_password": CANARY})
+            client.get(f"/api/v1/admin/conversations/{conversation}/messages")
+            client.get(f"/oidc/callback?code={CANARY}&state={CANARY}")
             socket_ticket = client.post("/api/v1/auth/tickets").json()["ticket"]
             secrets.append(socket_ticket)
         address = f"{server.url.replace('http', 'ws')}/ws?ticket={socket_ticket}"
