@@ -110,7 +110,7 @@ def count_pages(scheduler: Scheduler, memory: Memory) -> tuple[tuple[str, str, i
     A page without an owner is on the device only: what loses its last owner leaves the index, and only what has one is parked.
     """
     pool, cache, tiers = scheduler.pool, scheduler.cache, memory.tiers
-    of_prefixes = [page for prefix in memory.prefixes for page in prefix.owner.pages]
+    of_prefixes = {page for prefix in memory.prefixes for page in prefix.owner.pages}
     held = {page for sequence in (*scheduler.running, *scheduler.restoring) for page in sequence.pages}
     unowned_held = sum(page is not None and not page.owners for page in map(cache.on_device, held))
     of_prefixes_in = {

@@ -211,9 +211,8 @@ class PrefixCache:
 
     def make_room(self, count: int) -> None:
         """Have `count` pages free, as far as there are any to evict."""
-        wanted = max(0, count - self.pool.num_free)
-        victims = list(islice(self._device_order.take(), wanted)) if wanted else []
-        self.leave_device(victims)
+        if (wanted := count - self.pool.num_free) > 0:
+            self.leave_device(list(islice(self._device_order.take(), wanted)))
 
     def leave_device(self, pages: Sequence[CachedPage]) -> None:
         """Give up the device pages of these; what belongs to a session is parked first. Who uses one now keeps it."""

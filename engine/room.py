@@ -160,21 +160,25 @@ def is_watched(answers: Iterable[TokenSequence]) -> bool:
 
 def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
     """Seconds between two tokens that the quickest of these is used to, of those that are watched."""
-    paces = [
-        step_size.seconds(answer.lightest)
-        for answer in answers
-        if answer.lightest is not None and answer.priority is not Priority.BACKGROUND
-    ]
-    return min(paces, default=None)
+    # Answers that began together have one and the same.
+    lightest = {
+        id(answer.lightest): answer.lightest for answer in answers if answer.priority is not Priority.BACKGROUND
+    }
+    return min((step_size.seconds(load) for load in lightest.values() if load is not None), default=None)
 
 
 def note_pace(plan: StepPlan, step_size: StepSize) -> None:
     """Remember for each answer the lightest step in which it got a token."""
     answers = plan.load.without_prompts()
     answers_s = step_size.seconds(answers)
+    seconds: dict[int, float] = {}
     for item in plan.run:
         lightest = item.sequence.lightest
-        if item.is_answer and (lightest is None or answers_s < step_size.seconds(lightest)):
+        if not item.is_answer or lightest is answers:
+            continue
+        if lightest is not None and id(lightest) not in seconds:
+            seconds[id(lightest)] = step_size.seconds(lightest)
+        if lightest is None or answers_s < seconds[id(lightest)]:
             item.sequence.lightest = answers
 
 

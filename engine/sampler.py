@@ -87,6 +87,7 @@ class Sampler:
 
     def __init__(self, vocabulary_size: int, end_token_ids: frozenset[int]) -> None:
         self.vocabulary_size = vocabulary_size
+        self._scaled = _Scaled(vocabulary_size)
         self._end_ids = torch.tensor(sorted(token for token in end_token_ids if token < vocabulary_size))
 
     def sample(self, logits: torch.Tensor, states: Sequence[SamplingState]) -> list[int | None]:
@@ -104,8 +105,28 @@ class Sampler:
         random_rows = [row for row, state in enumerate(states) if not state.is_greedy]
         for start in range(0, len(random_rows), ROWS_TOGETHER):
             some = random_rows[start : start + ROWS_TOGETHER]
-            ids[some] = _sample_random(rows[some], [states[row] for row in some])
+            ids[some] = self._sample_random([rows[row] for row in some], [states[row] for row in some])
         return [token if valid else None for token, valid in zip(ids.tolist(), is_valid, strict=True)]
+
+    def _sample_random(self, logits: Sequence[Logits], states: Sequence[SamplingState]) -> Ids:
+        """Draw from the filtered distribution of each row by the Gumbel-max trick: the largest of logit plus noise.
+
+        Not by a running sum over probabilities: there the last bit of a likely token's logit, which depends on the batch, would
+        move the place of every token behind it.
+        """
+        # A row that is not made of numbers is sampled like the others, and what comes of it is thrown away.
+        with np.errstate(all="ignore"):
+            scaled = self._scaled
+            scaled.take(logits, [state.params.temperature for state in states])
+            chosen = np.empty(len(states), dtype=np.int64)
+            filtered = [row for row, state in enumerate(states) if _filters(state.params, self.vocabulary_size)]
+            plain = sorted(set(range(len(states))) - set(filtered))
+            if plain:
+                chosen[plain] = _sample_among_all(scaled, [states[row] for row in plain], plain)
+            for width in _widths(self.vocabulary_size):
+                if filtered:
+                    filtered = _sample_among_best(scaled, states, filtered, width, chosen)
+        return chosen
 
     def _mask_end_tokens(self, logits: torch.Tensor, states: Sequence[SamplingState]) -> None:
         rows = [row for row, state in enumerate(states) if state.num_sampled < state.params.min_tokens]
@@ -130,38 +151,25 @@ def _penalise(logits: torch.Tensor, states: Sequence[SamplingState]) -> None:
         logits[rows] -= presence * (counts > 0) + frequency * counts
 
 
-def _sample_random(logits: Logits, states: Sequence[SamplingState]) -> Ids:
-    """Draw from the filtered distribution of each row by the Gumbel-max trick: the largest of logit plus noise.
-
-    Not by a running sum over probabilities: there the last bit of a likely token's logit, which depends on the batch, would
-    move the place of every token behind it.
-    """
-    size = logits.shape[1]
-    # A row that is not made of numbers is sampled like the others, and what comes of it is thrown away.
-    with np.errstate(all="ignore"):
-        scaled = _Scaled(logits, [state.params.temperature for state in states])
-        chosen = np.empty(len(states), dtype=np.int64)
-        filtered = [row for row, state in enumerate(states) if _filters(state.params, size)]
-        plain = sorted(set(range(len(states))) - set(filtered))
-        if plain:
-            chosen[plain] = _sample_among_all(scaled, [states[row] for row in plain], plain)
-        for width in _widths(size):
-            if filtered:
-                filtered = _sample_among_best(scaled, states, filtered, width, chosen)
-    return chosen
-
-
 class _Scaled:
     """Logits over their temperatures, [R, BLOCK_TOKENS, blocks]: token `t` is in the block `t % blocks`, so that what is done for
-    each block runs along the rows. Behind the last token there is MINUS_INFINITY."""
+    each block runs along the rows. Behind the last token there is MINUS_INFINITY. Its memory is used again for each `take`:
+    the first touch of fresh memory costs more than the arithmetic."""
 
-    def __init__(self, logits: Logits, temperatures: Sequence[float]) -> None:
-        rows, self.size = logits.shape
-        self.blocks = -(-self.size // BLOCK_TOKENS)
-        self.flat = np.empty((rows, BLOCK_TOKENS * self.blocks), dtype=np.float32)
-        self.flat[:, self.size :] = MINUS_INFINITY
-        np.divide(logits, np.array(temperatures, dtype=np.float32)[:, None], out=self.flat[:, : self.size])
-        self.by_block = self.flat.reshape(rows, BLOCK_TOKENS, self.blocks)
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.blocks = -(-size // BLOCK_TOKENS)
+        self._logits = np.empty((ROWS_TOGETHER, BLOCK_TOKENS * self.blocks), dtype=np.float32)
+        self._logits[:, size:] = MINUS_INFINITY
+        self._exponentials = np.empty((ROWS_TOGETHER, BLOCK_TOKENS, self.blocks), dtype=np.float32)
+        self.take([], [])
+
+    def take(self, logits: Sequence[Logits], temperatures: Sequence[float]) -> None:
+        """Up to ROWS_TOGETHER rows, in place of those before."""
+        self.flat = self._logits[: len(logits)]
+        self.by_block = self.flat.reshape(len(logits), BLOCK_TOKENS, self.blocks)
+        for row, temperature, scaled in zip(logits, temperatures, self.flat, strict=True):
+            np.divide(row, np.float32(temperature), out=scaled[: self.size])
         self._largest: Logits | None = None
         self._weights: Logits | None = None
 
@@ -177,7 +185,9 @@ class _Scaled:
         """[R, blocks] the sum of each block's exponentials, each row's over that of its best token."""
         if self._weights is None:
             best = self.largest.max(axis=-1)[:, None, None]
-            self._weights = np.exp(self.by_block - best).sum(axis=1)
+            exponentials = self._exponentials[: len(self.flat)]
+            np.exp(np.subtract(self.by_block, best, out=exponentials), out=exponentials)
+            self._weights = exponentials.sum(axis=1)
         return self._weights
 
     def mass(self, rows: list[int]) -> Logits:
@@ -189,14 +199,14 @@ class _Scaled:
     def best(self, rows: list[int], width: int) -> tuple[Logits, Ids]:
         """[rows, width] the best tokens of these rows and their ids, the best first."""
         if self.blocks < SPARSE * width:
-            best, ids = torch.from_numpy(self.flat[rows, : self.size]).topk(width)
-            return best.numpy(), ids.numpy()
+            found = torch.from_numpy(self.flat[rows, : self.size]).topk(width)
+            return found.values.numpy(), found.indices.numpy()
         # Whatever is among the best is in one of the blocks with the largest best.
         blocks = torch.from_numpy(self.largest[rows]).topk(width, sorted=False).indices.numpy()
-        ids = (blocks[:, None, :] + self.blocks * np.arange(BLOCK_TOKENS)[:, None]).reshape(len(rows), -1)
+        ids: Ids = (blocks[:, None, :] + self.blocks * np.arange(BLOCK_TOKENS)[:, None]).reshape(len(rows), -1)
         candidates = self.flat.take(ids + self.flat.shape[1] * np.array(rows)[:, None])
-        best, places = torch.from_numpy(candidates).topk(width)
-        return best.numpy(), np.take_along_axis(ids, places.numpy(), axis=1)
+        found = torch.from_numpy(candidates).topk(width)
+        return found.values.numpy(), np.take_along_axis(ids, found.indices.numpy(), axis=1)
 
 
 def _filters(params: SamplingParams, size: int) -> bool:

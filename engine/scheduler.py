@@ -188,7 +188,7 @@ class Scheduler:
         keep, preempt = self._room.fit_running(self._running, now)
         answers = [sequence for sequence in keep if sequence.num_pending == 1]
         prompts = [sequence for sequence in keep if sequence.num_pending > 1]
-        budget = self._prompt_budget(answers, prompts)
+        budget = self._prompt_budget(answers, prompts) if prompts else 0
         shares = dict.fromkeys(answers, 1) | share_among_prompts(prompts, budget)
         free_pages = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
         run = tuple(fit_into_pages(keep, shares, free_pages))

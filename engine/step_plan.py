@@ -54,7 +54,9 @@ class StepPlan:
     @property
     def load(self) -> StepLoad:
         """What the step computes, in the numbers its time depends on."""
-        load = StepLoad()
-        for item in self.run:
-            load = load.with_answer(item.end) if item.is_answer else load.with_prompt(item.num_tokens, item.start)
+        ends = [item.end for item in self.run if item.is_answer]
+        load = StepLoad(answers=len(ends), answer_reads=sum(ends))
+        for item in self.run if len(ends) < len(self.run) else ():
+            if not item.is_answer:
+                load = load.with_prompt(item.num_tokens, item.start)
         return load

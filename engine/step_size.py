@@ -97,6 +97,7 @@ class StepSize:
         self._max_step_tokens = max_step_tokens
         self._target_s = target_s
         self._costs = [0.0] * len(_SCALES)
+        self._unit_costs = [0.0] * len(_SCALES)
         self._products = [[0.0] * len(_SCALES) for _ in _SCALES]
         self._moments = [0.0] * len(_SCALES)
         self._unsolved = 0
@@ -123,6 +124,7 @@ class StepSize:
         self._unsolved += 1
         if load.prompt_tokens or not self._is_known or self._unsolved >= SOLVE_EVERY:
             self._costs, self._unsolved = self._solve(), 0
+            self._unit_costs = [cost / scale for cost, scale in zip(self._costs, _SCALES, strict=True)]
         pace = min(MAX_PACE, seconds / max(self._unpaced_seconds(load), LEAST_S))
         self._pace += PACE_WEIGHT * (pace - self._pace)
         self._steps += 1
@@ -172,7 +174,9 @@ class StepSize:
         return self._target_s is None or with_page_s <= self._target_s
 
     def _unpaced_seconds(self, load: StepLoad) -> float:
-        return sum(number * cost for number, cost in zip(_numbers(load), self._costs, strict=True))
+        fixed, prompt_token, prompt_read, answer, answer_read = self._unit_costs
+        prompt_s = load.prompt_tokens * prompt_token + load.prompt_reads * prompt_read
+        return fixed + prompt_s + load.answers * answer + load.answer_reads * answer_read
 
     @property
     def _is_known(self) -> bool:

@@ -204,12 +204,18 @@ class Tiers:
         # First what is on its way: a write that the lane begins after the deletion must know that it is not wanted.
         if self._writes is not None:
             self._writes.cancel(is_gone)
+            self._writes.hold(is_gone)
 
         def delete() -> bool:
             call()
             return True
 
-        self._transfers.deletions.submit(Job(delete, lambda result: done(bool(result))))
+        def deleted(result: bool | None) -> None:
+            if self._writes is not None:
+                self._writes.release(is_gone)
+            done(bool(result))
+
+        self._transfers.deletions.submit(Job(delete, deleted))
         self._prune(self._stored.lose_folder(folder))
 
     # --- every step --------------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ class Writes:
         self._segment_pages = max(1, SEGMENT_BYTES // self._record_bytes)
         self._waiting: deque[tuple[SessionKey, deque[CachedPage]]] = deque()
         self._wanted: set[CachedPage] = set()
+        self._held: list[Callable[[SessionKey], bool]] = []
         self._in_flight: list[_Write] = []
         self._buffers: list[Buffer] = []
         self._open: Counter[SessionKey] = Counter()
@@ -108,8 +109,11 @@ class Writes:
 
     def begin(self) -> None:
         """Hand the next files to the lane, if it has room for them."""
-        while self._waiting and len(self._in_flight) < MAX_IN_FLIGHT:
-            session, pages = self._waiting[0]
+        while len(self._in_flight) < MAX_IN_FLIGHT:
+            entry = next((entry for entry in self._waiting if not self._is_held(entry[0])), None)
+            if entry is None:
+                return
+            session, pages = entry
             chosen: list[CachedPage] = []
             while pages and len(chosen) < self._segment_pages:
                 page = pages.popleft()
@@ -120,7 +124,7 @@ class Writes:
                 else:
                     self._wanted.discard(page)
             if not pages:
-                self._waiting.popleft()
+                self._waiting.remove(entry)
             if chosen:
                 self._open[session] += 1
                 self._in_flight.append(self._write(session, chosen))
@@ -154,6 +158,18 @@ class Writes:
                 self._wanted.difference_update(write.pages)
                 if write.job is not None:
                     self._transfers.writes.cancel(write.job)
+
+    def hold(self, is_held: Callable[[SessionKey], bool]) -> None:
+        """Begin no file of these sessions until `release`: their folders are being deleted, and a deletion that is slow to
+        begin would take it too."""
+        self._held.append(is_held)
+
+    def release(self, is_held: Callable[[SessionKey], bool]) -> None:
+        """The deletion is over, or was given up."""
+        self._held.remove(is_held)
+
+    def _is_held(self, session: SessionKey) -> bool:
+        return any(is_held(session) for is_held in self._held)
 
     def wait(self) -> None:
         """Return when a file has ended, or after a moment."""

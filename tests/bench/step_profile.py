@@ -93,6 +93,7 @@ class Profile:
         for owner, attribute, name in (
             (engine._memory, "tend", "memory"),
             (engine._scheduler, "advance", "publish"),
+            (engine._runner._layout, "following", "batch layout"),
             (engine, "_schedule", "schedule"),
             (engine._runner._sampler, "sample", "sampling"),
             (engine, "_postprocess", "postprocess"),

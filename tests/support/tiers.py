@@ -195,6 +195,14 @@ class TinyTiers:
         self.tiers.store(session, pages)
         self.settle()
 
+    def store_only(self, session: SessionKey, pages: Sequence[CachedPage]) -> None:
+        """The same, where something else is on its way for longer."""
+        self.tiers.store(session, pages)
+        while any(page.disk is None for page in pages):
+            self.woken.clear()
+            self.tiers.poll()
+            assert all(page.disk for page in pages) or self.woken.wait(PATIENCE_S)
+
     def restore(self, pages: Sequence[CachedPage], first: int) -> Restore:
         restore = self.tiers.begin_restore([RestoreItem(page, PageId(first + i)) for i, page in enumerate(pages)])
         assert self.settle() == [restore]

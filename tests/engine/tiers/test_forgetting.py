@@ -107,6 +107,22 @@ def test_a_deletion_reaches_every_file_also_those_on_their_way(
     hanging.tiers.check_integrity(stays)
 
 
+def test_what_is_stored_while_a_deletion_waits_is_written_after_it(hanging: TinyTiers) -> None:
+    """A persona that is changed has its old files deleted and the new ones stored under the same name."""
+    disk = hanging_disk(hanging)
+    disk.hangs_at = frozenset({"before deleting"})
+    hanging.tiers.delete_session(ANNA, lambda is_gone: None)
+    assert disk.has_entered.wait(PATIENCE_S)
+    pages, others = chain(2), chain(2, BERT)
+    hanging.put_on_device([*pages, *others])
+    hanging.tiers.store(ANNA, pages)
+    hanging.store_only(BERT, others)
+    assert [page.disk for page in pages] == [None, None]
+    disk.release.set()
+    hanging.settle()
+    assert all(page.disk is not None and (hanging.folder / page.disk.segment).exists() for page in pages)
+
+
 def test_pages_that_others_still_have_lose_only_their_place_on_the_disk(tiny: TinyTiers) -> None:
     pages, _ = stored_only(tiny)
     done: list[bool] = []
