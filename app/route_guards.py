@@ -16,7 +16,8 @@ AnyConnection = ASGIConnection[Any, Any, Any, Any]
 
 
 def known_parameters_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """Raises InvalidInput for a query parameter that the route does not declare."""
+    """Raises InvalidInput for a query parameter that the route does not declare, and for one given twice: none of ours is a list,
+    and only the last would count."""
     declared = {
         field.kwarg_definition.name or name
         for name, field in handler.parsed_fn_signature.parameters.items()
@@ -27,6 +28,9 @@ def known_parameters_only(connection: AnyConnection, handler: BaseRouteHandler) 
         raise InvalidInput(
             f"this resource has no query parameter {min(unknown)[:80]!r}; it has: {known}", code="unknown_parameter"
         )
+    for name in declared:
+        if len(connection.query_params.getall(name, [])) > 1:
+            raise InvalidInput(f"the query parameter {name!r} is given more than once", code="repeated_parameter")
 
 
 def admins_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:

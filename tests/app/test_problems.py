@@ -96,3 +96,9 @@ async def test_errors_are_not_cached_and_not_sniffed(running_on_sqlite: RunningA
         answer = await client.get("/api/v1/me")
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_parameter_that_is_given_twice_is_refused(running_on_sqlite: RunningApp) -> None:
+    async with running_on_sqlite.signed_in("ann") as ann:
+        problem(await ann.get("/api/v1/keys?limit=1&limit=2"), 400, "repeated_parameter")
+        assert (await ann.get("/api/v1/keys?limit=1")).status_code == 200
