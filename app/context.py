@@ -118,12 +118,12 @@ async def open_context(
             stack.push_async_callback(asyncio.to_thread, passwords.close)
         # Beside the rest of the start, which would wait a tenth of a second for it; a sign-in that comes sooner does without.
         stack.push_async_callback(_cancelled, asyncio.create_task(passwords.prepare()))
+        replicas = await stack.enter_async_context(open_replicas(settings.redis_url, new_id(), monotonic))
         audit = AuditLog(database, now=now)
-        accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(monotonic))
+        accounts = AccountService(database, passwords, settings, now=now, throttle=LoginThrottle(replicas.limits))
         stack.push_async_callback(accounts.keep_last_uses)
         provider = _oidc_provider(settings, now, monotonic) if settings.oidc_issuer else None
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
-        replicas = await stack.enter_async_context(open_replicas(settings.redis_url, new_id(), monotonic))
         readiness = Readiness(engine, database, replicas)
         responses = await stack.enter_async_context(
             open_responses(

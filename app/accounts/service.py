@@ -71,13 +71,13 @@ class AccountService:
         """Sign in by password. `label` is what its owner will know this sign-in by. Raises Unauthenticated, the same for an
         unknown name, or TooManyRequests."""
         name = canonical_username(username)
-        self._throttle.begin(name, address)
+        await self._throttle.begin(name, address)
         async with self._database.read() as session:
             user = await queries.user_by_name(session, name)
         known_hash = None if user is None or user.disabled_at is not None else user.password_hash
         if not await self._passwords.verify(known_hash, password) or user is None:
             raise _wrong_credentials()
-        self._throttle.succeeded(name, address)
+        await self._throttle.succeeded(name, address)
         async with self._database.write() as session:
             current = await queries.user_by_id(session, user.id, for_update=True)
             if current is None or current.disabled_at is not None or current.password_hash != known_hash:
@@ -90,7 +90,7 @@ class AccountService:
         not, TooManyRequests, InvalidInput or Conflict."""
         if self._settings.signup != "open":
             raise Forbidden("people cannot make accounts here; ask an administrator for one", code="signup_closed")
-        self._throttle.sign_up(address)
+        await self._throttle.sign_up(address)
         user = await self.create_user(username, require_password(password), UserRole.USER)
         async with self._database.write() as session:
             return self.new_sign_in(session, user, label)
@@ -108,7 +108,7 @@ class AccountService:
         Forbidden for an API key or where `current` is wrong, TooManyRequests, or InvalidInput."""
         _require_sign_in(identity)
         require_password(new)
-        self._throttle.begin(identity.username, address)
+        await self._throttle.begin(identity.username, address)
         known_hash = (await self.user(identity.user_id)).password_hash
         if known_hash is not None and not await self._passwords.verify(known_hash, current or ""):
             raise Forbidden("the current password is wrong", code="wrong_password")
@@ -119,7 +119,7 @@ class AccountService:
                 raise Forbidden("the password was changed meanwhile", code="wrong_password")
             user.password_hash = new_hash
             ended = await queries.revoke_sign_ins(session, user.id, self._now(), but=identity.credential_id)
-        self._throttle.succeeded(identity.username, address)
+        await self._throttle.succeeded(identity.username, address)
         self.revocations.announce(ended)
 
     async def user(self, user_id: UserId) -> User:

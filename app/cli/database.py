@@ -25,6 +25,7 @@ from app.audit.service import AuditLog
 from app.cli.startup import Refused, make_data_folder
 from app.clock import utc_now
 from app.database import Database, DatabaseAway, DatabaseUrlError, async_url
+from app.replicas.memory_rate_limits import MemoryRateLimits
 from app.settings import Settings
 from app.sole_server import DatabaseTaken, FolderTaken, claimed_folder, require_unclaimed
 
@@ -103,7 +104,7 @@ async def open_administration(settings: Settings) -> AsyncIterator[People]:
     async with open_database(settings) as database:
         passwords = Passwords()
         try:
-            throttle = LoginThrottle(time.monotonic)
+            throttle = LoginThrottle(MemoryRateLimits(time.monotonic))
             accounts = AccountService(database, passwords, settings, now=utc_now, throttle=throttle)
             audit = AuditLog(database, now=utc_now)
             yield People(

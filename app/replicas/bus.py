@@ -24,6 +24,8 @@ class Topic(StrEnum):
     """A conversation was deleted: `user_id`, `conversation_id`."""
     PERSONA = "persona"
     """A persona was made, changed or deleted: `name`."""
+    WATCHED = "watched"
+    """An answer of another server has a reader here, or has none any more: `response_id`, `watched`."""
     REVOKED = "revoked"
     """A sign-in has ended: `credential_id`."""
 

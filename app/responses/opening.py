@@ -20,10 +20,11 @@ from app.database import Database
 from app.idempotency import Idempotency
 from app.operations.health import Readiness
 from app.operations.metrics import Metrics
+from app.realtime.event_log import EventLog
 from app.realtime.hub import Hub
 from app.realtime.journal import Journal
 from app.realtime.recorder import Recorder
-from app.replicas.bus import Topic
+from app.replicas.bus import News, Topic
 from app.replicas.ending import ended
 from app.replicas.opening import Replicas
 from app.responses import queries
@@ -150,7 +151,19 @@ async def open_responses(
             dispatcher.cancel, grace_s=settings.disconnect_grace_s, call_later=asyncio.get_running_loop().call_later
         )
         if settings.on_disconnect == "cancel":
-            hub.on_watched(unwatched.watched)
+
+            def watched(log: EventLog, is_watched: bool) -> None:
+                if log.is_copy:
+                    replicas.bus.publish(Topic.WATCHED, response_id=log.response_id, watched=is_watched)
+                else:
+                    unwatched.watched(log, is_watched)
+
+            def watched_elsewhere(news: News) -> None:
+                if dispatcher.answer(news["response_id"]) is not None:
+                    unwatched.watched_elsewhere(news["response_id"], news["watched"])
+
+            hub.on_watched(watched)
+            replicas.bus.on(Topic.WATCHED, watched_elsewhere)
             dispatcher.on_ended(unwatched.forget)
 
         def take_events(events: Sequence[EngineEvent]) -> None:

@@ -28,6 +28,7 @@ from app.database import Database
 from app.identifiers import UserId
 from app.migrate import upgrade
 from app.operations.logging import configure_logging
+from app.replicas.memory_rate_limits import MemoryRateLimits
 from app.server import Server
 from app.settings import Settings, load_settings
 from engine.types import GenerationRequest
@@ -87,7 +88,9 @@ async def sign_in_ticket(settings: Settings, passwords: Passwords) -> str:
     await asyncio.to_thread(upgrade, settings.effective_database_url)
     database = Database(settings.effective_database_url)
     try:
-        accounts = AccountService(database, passwords, settings, now=utc_now, throttle=LoginThrottle(lambda: 0.0))
+        accounts = AccountService(
+            database, passwords, settings, now=utc_now, throttle=LoginThrottle(MemoryRateLimits(lambda: 0.0))
+        )
         return await accounts.make_sign_in_ticket(UserId((await accounts.ensure_admin()).id))
     finally:
         await database.close()

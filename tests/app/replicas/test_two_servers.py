@@ -87,6 +87,28 @@ async def test_stopping_on_the_other_server_works_at_once_and_keeps_what_was_sho
     assert text_of(socket.log(response_id)) == (await there.messages(conversation))[-1]["content"]
 
 
+async def test_who_watches_on_the_other_server_counts_where_unwatched_answers_end(
+    tmp_path: Path, postgres_url: str, redis_server: RedisServer
+) -> None:
+    engines = [wordy(100_000), wordy()]
+    cancel = {"on_disconnect": "cancel", "disconnect_grace_s": 0.5}
+    async with deployed(tmp_path, postgres_url, redis_server.url, engines=engines, **cancel) as servers:
+        here, there = servers.people
+        conversation = await here.conversation()
+        async with there.socket(hello=False) as other:
+            async with here.socket() as socket:
+                response_id = (await socket.say(conversation, "hello"))["response_id"]
+                await socket.text_arrives(response_id)
+                await other.hello(resume=[(response_id, 0)])
+                await other.text_arrives(response_id)
+                await eventually(lambda: response_id in servers.context(0).responses.unwatched._elsewhere)
+            before = len(other.log(response_id))
+            await other.text_arrives(response_id, before + 40)
+            assert (await here.response(response_id))["status"] == "in_progress"
+        await eventually_equal(lambda: status(here, {"response": {"id": response_id}}), "cancelled")
+    redis_server.empty()
+
+
 async def test_a_wish_to_stop_that_is_lost_on_its_way_is_found_in_sql(
     pair: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
