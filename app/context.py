@@ -30,6 +30,7 @@ from app.conversations.retention import Retention
 from app.conversations.retention_policies import RetentionPolicies
 from app.conversations.search_index import IndexUpgrade
 from app.conversations.service import ConversationService
+from app.conversations.titles import Titles
 from app.database import Database
 from app.engine_view import EngineView
 from app.idempotency import Idempotency
@@ -177,6 +178,10 @@ async def open_context(
             keep_house([IndexUpgrade(database).run]),
             watch_event_loop(metrics.event_loop_lagged),
         ]
+        if settings.titles == "model":
+            titles = Titles(database, conversations, responses.side_requests.text)
+            responses.dispatcher.on_completed(titles.answer_ended)
+            tasks.append(titles.run())
         for work in tasks:
             stack.push_async_callback(_cancelled, asyncio.create_task(work))
         yield AppContext(

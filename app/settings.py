@@ -240,6 +240,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
     drain_s: Annotated[Seconds, Meta(description="Seconds running answers get to finish after SIGTERM")] = 30
 
+    titles: Annotated[
+        Literal["model", "message"],
+        Meta(
+            description="Who names a conversation that nobody has: model, after its first answer; message: its first one"
+        ),
+    ] = "model"
     temporary_hours: Annotated[
         int, Meta(ge=1, le=876000, description="Hours a temporary conversation lives, unless it is kept")
     ] = 24

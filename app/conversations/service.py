@@ -196,9 +196,13 @@ class ConversationService:
                     await write_tags(session, conversation)
             body = ConversationBody.of(conversation)
         if changed:
-            for listener in self._updated_listeners:
-                listener(body)
+            self.updated(body)
         return body
+
+    def updated(self, body: ConversationBody) -> None:
+        """Its fields have changed, durably: tell everybody."""
+        for listener in self._updated_listeners:
+            listener(body)
 
     def _expiry(self, conversation: Conversation, is_temporary: bool) -> dict[str, Any]:
         """What has to change for a conversation to be temporary or not."""

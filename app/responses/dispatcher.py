@@ -81,6 +81,7 @@ class Dispatcher:
         self._growth = GrowthWriter(storage, lambda: self._answers.values(), every_s=message_flush_s)
         self._growth_task: asyncio.Task[None] | None = None
         self._ended_listener: Callable[[str], None] | None = None
+        self._completed_listener: Callable[[str], None] | None = None
         self._interrupted = False
         recorder.on_broken(self._log_broke)
 
@@ -91,6 +92,10 @@ class Dispatcher:
     def on_ended(self, listener: Callable[[str], None]) -> None:
         """Who wants to know the id of every answer that has ended."""
         self._ended_listener = listener
+
+    def on_completed(self, listener: Callable[[str], None]) -> None:
+        """Who wants to know the conversation of every answer that has come to its own end."""
+        self._completed_listener = listener
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when no answer is alive."""
@@ -201,6 +206,8 @@ class Dispatcher:
                 self._engine.cancel(answer.request_id)
                 outcome = failed("internal_error", "The server failed while it made this answer.")
             await self._conclude(answer, outcome)
+            if self._completed_listener is not None and outcome.status is MessageStatus.COMPLETED:
+                self._completed_listener(answer.identity.conversation_id)
         finally:
             self._holding.discard(answer)
             self._answers.pop(answer.response_id, None)

@@ -38,6 +38,7 @@ from app.responses.reaper import Reaper
 from app.responses.recovery import Recovery
 from app.responses.relay import Relay
 from app.responses.service import TurnService
+from app.responses.side_requests import SideRequests
 from app.responses.storage import AnswerStorage
 from app.responses.unwatched import Unwatched
 from app.responses.wishes import Wishes
@@ -56,6 +57,7 @@ class Responses:
     reader: ResponseReader
     unwatched: Unwatched
     copies: Copies
+    side_requests: SideRequests
 
     def conversation_updated(self, conversation: ConversationBody) -> None:
         """Its fields have changed: whoever watches it is told."""
@@ -90,6 +92,7 @@ class Responses:
             **self.turns.sizes(),
             "unwatched": len(self.unwatched),
             "copies": len(self.copies),
+            "side_requests": len(self.side_requests),
         }
 
 
@@ -166,9 +169,12 @@ async def open_responses(
             replicas.bus.on(Topic.WATCHED, watched_elsewhere)
             dispatcher.on_ended(unwatched.forget)
 
+        side_requests = SideRequests(engine)
+
         def take_events(events: Sequence[EngineEvent]) -> None:
-            metrics.engine_events(events)
-            dispatcher.take_events(events)
+            about_answers = side_requests.take(events)
+            metrics.engine_events(about_answers)
+            dispatcher.take_events(about_answers)
 
         await engine.start(take_events)
         stack.push_async_callback(engine.stop)
@@ -183,4 +189,12 @@ async def open_responses(
             reaper = Reaper(database, replicas, interruption, monotonic=monotonic)
             wishes = Wishes(database, dispatcher, owner=owner)
             stack.push_async_callback(ended, [asyncio.create_task(each.run()) for each in (reaper, wishes, copies)])
-        yield Responses(hub=hub, dispatcher=dispatcher, turns=turns, reader=reader, unwatched=unwatched, copies=copies)
+        yield Responses(
+            hub=hub,
+            dispatcher=dispatcher,
+            turns=turns,
+            reader=reader,
+            unwatched=unwatched,
+            copies=copies,
+            side_requests=side_requests,
+        )

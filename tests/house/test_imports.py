@@ -105,6 +105,7 @@ SQLALCHEMY_MODULES = (
     "app/conversations/retention_policies.py",
     "app/conversations/search_index.py",
     "app/conversations/tags.py",
+    "app/conversations/titles.py",
 )
 
 

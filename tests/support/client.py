@@ -73,12 +73,13 @@ async def running_app(
     web_folder: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningApp]:
-    """An application on this database, without pages unless a folder is given. `settings` replace the defaults."""
+    """An application on this database, without pages unless a folder is given. `settings` replace the defaults; the engine is
+    asked for answers only, and not for titles."""
     engine = engine or FakeEngine()
     clock = clock or SteppedClock()
     passwords = quick_passwords()
     try:
-        chosen = Settings(data=data, database_url=database_url, **settings)
+        chosen = Settings(data=data, database_url=database_url, **{"titles": "message", **settings})
         app = create_app(
             chosen,
             engine,

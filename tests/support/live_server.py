@@ -217,7 +217,7 @@ async def live_server(
     """A server whose engine answers by itself, a piece every millisecond, unless the test brings another."""
     engine = engine or FakeEngine(delay_s=0.001)
     passwords = quick_passwords()
-    chosen = Settings(data=data, database_url=database_url, port=0, **settings)
+    chosen = Settings(data=data, database_url=database_url, port=0, **{"titles": "message", **settings})
     app = create_app(chosen, engine, passwords=passwords, web_folder=data / "no pages")
     server = Server(app, chosen)
     serving = asyncio.create_task(server.serve())

@@ -49,7 +49,8 @@ def main() -> int:
     parser.add_argument("--ready-after-s", type=float, default=0.0)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     chosen = parser.parse_args()
-    overrides: dict[str, object] = dict(setting.split("=", 1) for setting in chosen.set)
+    overrides: dict[str, object] = {"titles": "message"}
+    overrides |= dict(setting.split("=", 1) for setting in chosen.set)
     with socket.create_server(("127.0.0.1", chosen.port)) as listener:
         overrides |= {"data": chosen.data, "port": listener.getsockname()[1], "admin_password": PASSWORD}
         settings = load_settings(overrides, environment={}, dotenv_path=chosen.data / "no.env").settings
