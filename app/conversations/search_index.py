@@ -74,8 +74,11 @@ class IndexUpgrade:
 
     async def _index(self, conversation_id: str) -> None:
         async with self._database.write() as session:
-            held = select(Conversation).where(Conversation.id == conversation_id).with_for_update()
-            if (conversation := await session.scalar(held)) is None:
+            # Another server may have done it meanwhile.
+            outdated = select(Conversation).where(
+                Conversation.id == conversation_id, Conversation.search_version < VERSION
+            )
+            if (conversation := await session.scalar(outdated.with_for_update())) is None:
                 return
             await session.execute(delete(SearchDocument).where(SearchDocument.conversation_id == conversation_id))
             await index_title(session, conversation)

@@ -110,7 +110,7 @@ async def test_a_search_is_narrowed_and_paged_like_the_list(
 ) -> None:
     for look in (1, 200):
         monkeypatch.setattr(listing, "FIRST_LOOK", look)
-        monkeypatch.setattr(listing, "FURTHER_LOOK", look)
+        monkeypatch.setattr(listing, "MORE_THAN_NEEDED", look / 200)
         async with running.signed_in(f"ann{look}") as client:
             for number in range(9):
                 word = "rare" if number == 0 else "common"
