@@ -24,7 +24,15 @@ from tests.support.decoding import Stream, batch_of
 WINDOW_TOKENS = 256
 COUNTED_TOKENS = 128
 MOST_WINDOWS = 24
-PRECISIONS = ("fp32", "auto", "int8", "int4", "bf16")
+PRECISIONS = (
+    ("fp32", "auto"),
+    ("bf16", "auto"),
+    ("auto", "bf16"),
+    ("auto", "int8"),
+    ("int8", "bf16"),
+    ("int8", "int8"),
+)
+"""Of weights, and of keys and values."""
 
 
 def windows_of(folder: Path, texts: list[Path]) -> list[list[int]]:
@@ -50,13 +58,16 @@ def main(folder: Path, kernels: Path, texts: list[Path]) -> None:
     exact = load_model(EngineConfig(folder, folder.name, weights="fp32"))
     windows = windows_of(folder, texts)
     print(f"{len(windows)} windows, {len(windows) * (COUNTED_TOKENS - 1)} predictions")
-    print("| weights | perplexity | change | KL from fp32 | same best token |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| weights | keys and values | perplexity | change | KL from fp32 | same best token |\n| --- | --- | --- | --- | --- | --- |"
+    )
     expected = list(predictions(exact, windows))
     first = 0.0
-    for weights in PRECISIONS:
+    for weights, kv_dtype in PRECISIONS:
         loaded = exact
         if weights != "fp32":
-            loaded = load_model(EngineConfig(folder, folder.name, weights=weights, kernels_folder=kernels))
+            config = EngineConfig(folder, folder.name, weights=weights, kv_dtype=kv_dtype, kernels_folder=kernels)
+            loaded = load_model(config)
         made = expected if weights == "fp32" else predictions(loaded, windows)
         loss, divergence, same, count = 0.0, 0.0, 0, 0
         for ids, wanted, found in zip(windows, expected, made, strict=True):
@@ -69,7 +80,7 @@ def main(folder: Path, kernels: Path, texts: list[Path]) -> None:
         first = first or perplexity
         name = weights if weights == loaded.info.weights else f"{weights} ({loaded.info.weights})"
         print(
-            f"| {name} | {perplexity:.3f} | {(perplexity / first - 1) * 100:+.2f} % | {divergence / count:.4f} "
+            f"| {name} | {str(loaded.kv_spec.dtype).removeprefix('torch.')} | {perplexity:.3f} | {(perplexity / first - 1) * 100:+.2f} % | {divergence / count:.4f} "
             f"| {same / count * 100:.1f} % |",
             flush=True,
         )
