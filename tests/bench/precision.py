@@ -58,9 +58,8 @@ def main(folder: Path, kernels: Path, texts: list[Path]) -> None:
     exact = load_model(EngineConfig(folder, folder.name, weights="fp32"))
     windows = windows_of(folder, texts)
     print(f"{len(windows)} windows, {len(windows) * (COUNTED_TOKENS - 1)} predictions")
-    print(
-        "| weights | keys and values | perplexity | change | KL from fp32 | same best token |\n| --- | --- | --- | --- | --- | --- |"
-    )
+    print("| weights | keys and values | perplexity | change | KL from fp32 | same best token |")
+    print("| --- | --- | --- | --- | --- | --- |")
     expected = list(predictions(exact, windows))
     first = 0.0
     for weights, kv_dtype in PRECISIONS:
@@ -79,8 +78,9 @@ def main(folder: Path, kernels: Path, texts: list[Path]) -> None:
         perplexity = math.exp(loss / count)
         first = first or perplexity
         name = weights if weights == loaded.info.weights else f"{weights} ({loaded.info.weights})"
+        kept_in = str(loaded.kv_spec.dtype).removeprefix("torch.")
         print(
-            f"| {name} | {str(loaded.kv_spec.dtype).removeprefix('torch.')} | {perplexity:.3f} | {(perplexity / first - 1) * 100:+.2f} % | {divergence / count:.4f} "
+            f"| {name} | {kept_in} | {perplexity:.3f} | {(perplexity / first - 1) * 100:+.2f} % | {divergence / count:.4f} "
             f"| {same / count * 100:.1f} % |",
             flush=True,
         )
