@@ -85,6 +85,7 @@ def assemble(
         kv_reserve=config.kv_reserve,
         inter_token_target_s=config.inter_token_target_ms / 1000 or None,
         transfer_timeout_s=config.transfer_timeout_s,
+        speculation_tokens=config.speculation_tokens,
     )
     tiers = Tiers(
         kv_cache,

@@ -23,7 +23,8 @@ class EngineConfig:
     Queue: `max_waiting_tokens` bounds the prompt tokens of the requests that wait. An idle engine may wait `batch_window_ms` for
     more requests before its first step, never for interactive ones. A step is kept short enough that running answers get a
     token every `inter_token_target_ms`; with 0 it only takes no longer than 3.5 times what its answers are used to. `kv_reserve`
-    is the share of the pages that admission leaves free for running answers to grow into.
+    is the share of the pages that admission leaves free for running answers to grow into. In a step of answers alone each may
+    have up to `speculation_tokens` guessed ahead, where that is worth its time; with 0 none is.
 
     Reuse: `reuse` False computes every prompt whole. Sessions leave the pages for the host's memory `session_device_s`, that
     for the disk `session_host_s`, and the disk for good `session_ttl_s` after their last turn.
@@ -48,6 +49,7 @@ class EngineConfig:
     batch_window_ms: int = 0
     inter_token_target_ms: int = 0
     kv_reserve: float = 0.3
+    speculation_tokens: int = 6
     reuse: bool = True
     host_memory_bytes: int = 0
     disk_folder: Path | None = None

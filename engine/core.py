@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
@@ -20,9 +21,12 @@ from engine.pages import PagesCorrupt
 from engine.prefixes import Prefix
 from engine.queue_positions import QueuePositions
 from engine.runner import Runner
+from engine.sampler import SamplingState
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
+from engine.sequence import SequenceState
 from engine.snapshot import EngineSnapshot
+from engine.speculation import accepted
 from engine.step_plan import EngineStalled, Scheduled, StepPlan
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
@@ -224,6 +228,8 @@ class Engine:
             steps_total=self._steps,
             prefilled_tokens_total=self._prefilled_tokens,
             decoded_tokens_total=self._decoded_tokens,
+            drafted_tokens_total=self._scheduler.speculation.num_drafted,
+            accepted_tokens_total=self._scheduler.speculation.num_accepted,
             preemptions_total=self._scheduler.num_preemptions,
             stalls_total=self._num_stalls,
             last_step_ms=self._last_step_s * 1000,
@@ -254,7 +260,10 @@ class Engine:
     def _run(self, plan: StepPlan) -> list[int | None]:
         if not plan.run:
             return []
-        states = [self._answers[item.sequence.request_id].sampling for item in plan.run if item.samples]
+        states: list[SamplingState] = []
+        for item in plan.run:
+            if item.samples:
+                states += self._answers[item.sequence.request_id].sampling.along(item.draft)
         begun = self._clock()
         sampled = self._runner.run(plan.run, states)
         self._scheduler.step_size.observe(plan.load, self._clock() - begun)
@@ -269,7 +278,11 @@ class Engine:
             answer = self._answers[item.sequence.request_id]
             self._report_prompt(answer, item)
             if has_token:
-                self._accept(answer, next(tokens), now)
+                for token_id in accepted(item.draft, [*islice(tokens, 1 + len(item.draft))]):
+                    if item.sequence.state is not SequenceState.FINISHED:
+                        self._accept(answer, token_id, now)
+                if item.draft:
+                    self._scheduler.settle(item)
         self._book_check.after_step(now)
 
     # --- one answer --------------------------------------------------------------------------------------------------
@@ -297,7 +310,7 @@ class Engine:
 
     def _append(self, answer: Answer, token_id: int, now: float) -> None:
         sequence = answer.sequence
-        sequence.tokens.append(token_id)
+        sequence.append(token_id)
         answer.sampling.append(token_id)
         answer.first_token_at = now if answer.first_token_at is None else answer.first_token_at
         answer.last_token_at = now

@@ -169,7 +169,7 @@ def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | No
 
 def note_pace(plan: StepPlan, step_size: StepSize) -> None:
     """Remember for each answer the lightest step in which it got a token."""
-    answers = plan.load.without_prompts()
+    answers = load_of([item.sequence for item in plan.run if item.is_answer])
     answers_s = step_size.seconds(answers)
     seconds: dict[int, float] = {}
     for item in plan.run:

@@ -37,7 +37,8 @@ class Runner:
         self._layout = DecodeLayout()
 
     def run(self, scheduled: Sequence[Scheduled], states: Sequence[SamplingState]) -> list[int | None]:
-        """Compute the tokens of the scheduled and sample for those that `samples`, in order; `states` are theirs.
+        """Compute the tokens of the scheduled and sample for those that `samples`, in order; `states` are theirs, one for the
+        last token and one for each of the draft.
 
         None stands for a row whose logits were not numbers.
         """
@@ -63,8 +64,8 @@ class Runner:
 def forward_batch(scheduled: Sequence[Scheduled]) -> ForwardBatch:
     """The layout that `engine.model.batch` draws, for the scheduled sequences one after the other."""
     sequences = [item.sequence for item in scheduled]
-    counts = np.array([item.num_tokens for item in scheduled], dtype=np.int64)
-    ends = np.array([item.end for item in scheduled], dtype=np.int64)
+    counts = np.array([item.draft_end - item.start for item in scheduled], dtype=np.int64)
+    ends = np.array([item.draft_end for item in scheduled], dtype=np.int64)
     query_starts = np.concatenate(([0], counts.cumsum()))
     owners = np.repeat(np.arange(len(scheduled)), counts)
     positions = np.arange(query_starts[-1]) - np.repeat(query_starts[1:] - ends, counts)
@@ -73,8 +74,12 @@ def forward_batch(scheduled: Sequence[Scheduled]) -> ForwardBatch:
     for row, item in zip(block_tables, scheduled, strict=True):
         row[: len(item.sequence.pages)] = item.sequence.pages
         token_ids += item.sequence.tokens[item.start : item.end]
+        token_ids += item.draft
     slots = block_tables[owners, positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS
-    logit_rows = [last - 1 for item, last in zip(scheduled, query_starts[1:].tolist(), strict=True) if item.samples]
+    logit_rows: list[int] = []
+    for item, end in zip(scheduled, query_starts[1:].tolist(), strict=True):
+        if item.samples:
+            logit_rows += range(end - 1 - len(item.draft), end)
     return ForwardBatch(
         token_ids=torch.tensor(token_ids, dtype=torch.int64),
         positions=torch.from_numpy(positions),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -52,10 +53,11 @@ _SECOND_FACTOR = 0x94D049BB133111EB
 class SamplingState:
     """What one answer carries from token to token: its seed, how many it has, and which ids penalties apply to."""
 
-    __slots__ = ("counts", "num_sampled", "params", "seed", "seen")
+    __slots__ = ("counts", "num_sampled", "params", "seed", "seen", "vocabulary_size")
 
     def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], vocabulary_size: int) -> None:
         self.params = params
+        self.vocabulary_size = vocabulary_size
         self.seed = secrets.randbits(63) if params.seed is None else params.seed
         self.num_sampled = 0
         self.seen: torch.Tensor | None = None
@@ -80,6 +82,21 @@ class SamplingState:
             self.seen[token_id] = True
         if self.counts is not None:
             self.counts[token_id] += 1
+
+    def along(self, draft: Sequence[int]) -> list[SamplingState]:
+        """What the next token is sampled with, and then each one behind a token of the draft, should all before it be sampled.
+
+        An id that does not exist is never sampled, so what stands behind it is never used.
+        """
+        states = [self]
+        for token_id in draft:
+            state = copy(states[-1])
+            state.seen = None if state.seen is None else state.seen.clone()
+            state.counts = None if state.counts is None else state.counts.clone()
+            if token_id < self.vocabulary_size:
+                state.append(token_id)
+            states.append(state)
+        return states
 
 
 class Sampler:

@@ -29,10 +29,11 @@ from engine.page_keys import PageKey
 from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache
 from engine.prefix_match import PrefixMatch
-from engine.room import Room, is_watched, load_of, note_pace, require_room, usual_s
+from engine.room import Room, note_pace, require_room
 from engine.sequence import Sequence, SequenceState
-from engine.step_budget import fit_into_pages, share_among_prompts
-from engine.step_plan import EngineStalled, StepPlan
+from engine.speculation import Speculation
+from engine.step_budget import fit_into_pages, prompt_budget, share_among_prompts
+from engine.step_plan import EngineStalled, Scheduled, StepPlan
 from engine.step_size import StepSize
 from engine.types import Namespace
 from engine.waiting_queue import WaitingQueue, goes_first
@@ -58,6 +59,7 @@ class Scheduler:
         kv_reserve: float = 0.3,
         inter_token_target_s: float | None = None,
         transfer_timeout_s: float = 10.0,
+        speculation_tokens: int = 0,
     ) -> None:
         self.cache = cache
         self.pool = pool = cache.pool
@@ -68,6 +70,7 @@ class Scheduler:
         self.step_size = StepSize(max_step_tokens, inter_token_target_s)
         # Every running sequence may then take a token in every step, so no answer pauses for want of budget.
         max_running = min(max_running, max_step_tokens)
+        self.speculation = Speculation(speculation_tokens, self.step_size, max_step_tokens)
         self._room = Room(pool, KVReserve(kv_reserve, pool.num_pages), self.step_size, max_running)
         self._shares = FairShares()
         self.queue: WaitingQueue[Sequence] = WaitingQueue(self._shares)
@@ -188,10 +191,11 @@ class Scheduler:
         keep, preempt = self._room.fit_running(self._running, now)
         answers = [sequence for sequence in keep if sequence.num_pending == 1]
         prompts = [sequence for sequence in keep if sequence.num_pending > 1]
-        budget = self._prompt_budget(answers, prompts) if prompts else 0
+        budget = prompt_budget(answers, prompts, self.step_size) if prompts else 0
         shares = dict.fromkeys(answers, 1) | share_among_prompts(prompts, budget)
         free_pages = self.pool.num_free + self.pool.num_evictable + self._room.num_returned(preempt)
         run = tuple(fit_into_pages(keep, shares, free_pages))
+        run = self.speculation.with_drafts(run, free_pages - sum(item.num_pages_lacking for item in run))
         scheduled = {item.sequence for item in run} | {*preempt}
         others = [*self._running, *self._restoring, *self.queue]
         wait = tuple(sequence for sequence in others if sequence not in scheduled)
@@ -211,8 +215,7 @@ class Scheduler:
         for sequence in plan.preempt:
             self._preempt(sequence)
         for scheduled in plan.run:
-            sequence = scheduled.sequence
-            sequence.pages += self._allocate(max(0, pages_for(scheduled.end) - len(sequence.pages)))
+            scheduled.sequence.pages += self._allocate(scheduled.num_pages_lacking)
 
     def advance(self, plan: StepPlan) -> None:
         """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
@@ -223,6 +226,14 @@ class Scheduler:
                 self._shares.serve(sequence.account, 1)
             sequence.num_computed = scheduled.end
             self._publish(sequence, min(sequence.num_computed, sequence.num_prompt_tokens))
+
+    def settle(self, scheduled: Scheduled) -> None:
+        """What came true of its draft is charged, and pages that only the rest of it needed are given back."""
+        sequence, num_accepted = scheduled.sequence, self.speculation.settled(scheduled)
+        if sequence.state is SequenceState.RUNNING:
+            self._shares.serve(sequence.account, num_accepted)
+            self.cache.release(sequence.pages[pages_for(sequence.num_computed) :])
+            del sequence.pages[pages_for(sequence.num_computed) :]
 
     def check_integrity(self) -> None:
         """Raise where lists, states and pages contradict each other."""
@@ -238,8 +249,9 @@ class Scheduler:
                 raise EngineError(f"a sequence among those {state.name} is in another state")
         if any(sequence.pages or sequence.num_computed for sequence in self.queue):
             raise EngineError("a waiting sequence holds pages")
-        if any(len(sequence.pages) < pages_for(sequence.num_computed) for sequence in self._running):
-            raise EngineError("a running sequence has fewer pages than tokens computed")
+        for sequence in self._running:
+            if not pages_for(sequence.num_computed) <= len(sequence.pages) <= pages_for(len(sequence.tokens)):
+                raise EngineError("a running sequence has fewer pages than tokens computed, or more than tokens")
         self.cache.check_integrity()
         self.check_pages()
 
@@ -253,15 +265,7 @@ class Scheduler:
         holding = len(self._running) + len(self._restoring)
         return EngineStalled(len(self.queue), holding, self.pool.num_free, self.pool.num_pages)
 
-    # --- planning: nothing below changes anything, up to `_begin` ----------------------------------------------------
-
-    def _prompt_budget(self, answers: list[Sequence], prompts: list[Sequence]) -> int:
-        """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
-        deepest = max((sequence.num_computed for sequence in prompts), default=0)
-        usual = usual_s(answers, self.step_size)
-        return self.step_size.prompt_tokens(load_of(answers), deepest, usual, is_watched=is_watched(answers))
-
-    # --- what the prefix cache has -----------------------------------------------------------------------------------
+    # --- what the prefix cache has: up to `_publish` nothing changes anything -----------------------------------------
 
     def _match(self, sequence: Sequence) -> PrefixMatch:
         if sequence.namespace is None:

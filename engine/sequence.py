@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from engine.fair_shares import Account
 from engine.page_keys import PageKey
 from engine.pages import PageId
+from engine.prompt_lookup import PromptLookup
 from engine.step_size import StepLoad
 from engine.types import CachedFrom, Namespace, Priority, RequestId
 
@@ -74,6 +75,13 @@ class Sequence:
     """Whole pages from the beginning that somebody else had computed."""
     num_published: int = 0
     """Whole pages from the beginning that are in the index already."""
+    lookup: PromptLookup = field(default_factory=PromptLookup)
+    """What it has said before, and may say again."""
+
+    def append(self, token_id: int) -> None:
+        """Take the token that was sampled behind all others: so the KV of all others is there."""
+        self.num_computed = len(self.tokens)
+        self.tokens.append(token_id)
 
     @property
     def num_pending(self) -> int:

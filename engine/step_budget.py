@@ -12,13 +12,21 @@ from collections.abc import Iterator, Sequence
 
 from engine.config import PAGE_TOKENS
 from engine.pages import pages_for
-from engine.room import pages_for_one_more
+from engine.room import is_watched, load_of, pages_for_one_more, usual_s
 from engine.sequence import Sequence as TokenSequence
 from engine.step_plan import Scheduled
+from engine.step_size import StepSize
 from engine.waiting_queue import goes_first
 
 FACTOR_BESIDE_COMPLETED = 2
 """A step that completes short prompts computes at most so many times their tokens for the others."""
+
+
+def prompt_budget(answers: Sequence[TokenSequence], prompts: Sequence[TokenSequence], step_size: StepSize) -> int:
+    """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
+    deepest = max((sequence.num_computed for sequence in prompts), default=0)
+    usual = usual_s(answers, step_size)
+    return step_size.prompt_tokens(load_of(answers), deepest, usual, is_watched=is_watched(answers))
 
 
 def share_among_prompts(prompts: Sequence[TokenSequence], budget: int) -> dict[TokenSequence, int]:

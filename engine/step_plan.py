@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import EngineError
+from engine.pages import pages_for
 from engine.sequence import Sequence
 from engine.step_size import StepLoad
 
@@ -20,15 +21,30 @@ class EngineStalled(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """Tokens `start` to `end` of a sequence are computed in this step."""
+    """Tokens `start` to `end` of a sequence are computed in this step, and behind them a `draft` of those that may follow.
+
+    Only what reaches the sequence's last token has a draft. Its tokens are no part of the sequence.
+    """
 
     sequence: Sequence
     start: int
     end: int
+    draft: tuple[int, ...] = ()
 
     @property
     def num_tokens(self) -> int:
+        """Of the sequence itself."""
         return self.end - self.start
+
+    @property
+    def draft_end(self) -> int:
+        """Where the KV ends that the step writes."""
+        return self.end + len(self.draft)
+
+    @property
+    def num_pages_lacking(self) -> int:
+        """Beside those the sequence has."""
+        return max(0, pages_for(self.draft_end) - len(self.sequence.pages))
 
     @property
     def samples(self) -> bool:
@@ -53,9 +69,11 @@ class StepPlan:
 
     @property
     def load(self) -> StepLoad:
-        """What the step computes, in the numbers its time depends on."""
+        """What the step computes, in the numbers its time depends on. A draft token is a row like an answer's, and reads what
+        that reads anyway."""
         ends = [item.end for item in self.run if item.is_answer]
-        load = StepLoad(answers=len(ends), answer_reads=sum(ends))
+        drafted = sum(len(item.draft) for item in self.run)
+        load = StepLoad(answers=len(ends) + drafted, answer_reads=sum(ends))
         for item in self.run if len(ends) < len(self.run) else ():
             if not item.is_answer:
                 load = load.with_prompt(item.num_tokens, item.start)

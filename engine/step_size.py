@@ -82,9 +82,6 @@ class StepLoad:
         reads = tokens * context_tokens + tokens * (tokens + 1) // 2
         return StepLoad(self.prompt_tokens + tokens, self.prompt_reads + reads, self.answers, self.answer_reads)
 
-    def without_prompts(self) -> StepLoad:
-        return StepLoad(answers=self.answers, answer_reads=self.answer_reads)
-
     def with_answer(self, context_tokens: int) -> StepLoad:
         """The same with one more answer of so many tokens."""
         return StepLoad(self.prompt_tokens, self.prompt_reads, self.answers + 1, self.answer_reads + context_tokens)

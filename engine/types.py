@@ -298,6 +298,9 @@ class EngineStats:
     steps_total: int = 0
     prefilled_tokens_total: int = 0
     decoded_tokens_total: int = 0
+    drafted_tokens_total: int = 0
+    """Tokens that were guessed and computed ahead, and how many of them became part of an answer:"""
+    accepted_tokens_total: int = 0
     preemptions_total: int = 0
     waiting_by_priority: Counts = ()
     step_prompt_tokens: int = 0

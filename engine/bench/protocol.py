@@ -69,6 +69,8 @@ def measure_engine(
     config = replace(
         config,
         reuse=False,
+        # Random prompts end in loops, which guess themselves; what is compared is a token a step.
+        speculation_tokens=0,
         disk_folder=None,
         host_memory_bytes=0,
         threads=settings.threads,

@@ -59,6 +59,8 @@ PURE = (
     "engine/queue_positions.py",
     "engine/step_budget.py",
     "engine/step_plan.py",
+    "engine/prompt_lookup.py",
+    "engine/speculation.py",
     "engine/session.py",
     "engine/sessions.py",
     "engine/misses.py",
