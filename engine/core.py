@@ -24,7 +24,6 @@ from engine.runner import Runner
 from engine.sampler import SamplingState
 from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
-from engine.sequence import SequenceState
 from engine.snapshot import EngineSnapshot
 from engine.speculation import accepted
 from engine.step_plan import EngineStalled, Scheduled, StepPlan
@@ -266,7 +265,9 @@ class Engine:
                 states += self._answers[item.sequence.request_id].sampling.along(item.draft)
         begun = self._clock()
         sampled = self._runner.run(plan.run, states)
-        self._scheduler.step_size.observe(plan.load, self._clock() - begun)
+        took_s = self._clock() - begun
+        self._scheduler.step_size.observe(plan.load, took_s)
+        self._scheduler.speculation.observe(plan.run, took_s)
         return sampled
 
     def _postprocess(self, plan: StepPlan, sampled: Sequence[int | None]) -> None:
@@ -279,7 +280,7 @@ class Engine:
             self._report_prompt(answer, item)
             if has_token:
                 for token_id in accepted(item.draft, [*islice(tokens, 1 + len(item.draft))]):
-                    if item.sequence.state is not SequenceState.FINISHED:
+                    if item.sequence.request_id in self._answers:
                         self._accept(answer, token_id, now)
                 if item.draft:
                     self._scheduler.settle(item)

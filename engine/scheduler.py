@@ -70,7 +70,7 @@ class Scheduler:
         self.step_size = StepSize(max_step_tokens, inter_token_target_s)
         # Every running sequence may then take a token in every step, so no answer pauses for want of budget.
         max_running = min(max_running, max_step_tokens)
-        self.speculation = Speculation(speculation_tokens, self.step_size, max_step_tokens)
+        self.speculation = Speculation(speculation_tokens, max_step_tokens)
         self._room = Room(pool, KVReserve(kv_reserve, pool.num_pages), self.step_size, max_running)
         self._shares = FairShares()
         self.queue: WaitingQueue[Sequence] = WaitingQueue(self._shares)
@@ -222,8 +222,7 @@ class Scheduler:
         note_pace(plan, self.step_size)
         for scheduled in plan.run:
             sequence = scheduled.sequence
-            if scheduled.samples:
-                self._shares.serve(sequence.account, 1)
+            self._shares.serve(sequence.account, int(scheduled.samples))
             sequence.num_computed = scheduled.end
             self._publish(sequence, min(sequence.num_computed, sequence.num_prompt_tokens))
 

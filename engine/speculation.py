@@ -21,9 +21,8 @@ from typing import Final
 from engine.common_length import common_length
 from engine.config import PAGE_TOKENS
 from engine.pages import pages_for
-from engine.room import load_of
+from engine.row_costs import RowCosts
 from engine.step_plan import Scheduled
-from engine.step_size import StepSize
 
 MARGIN: Final = 1.25
 """How many times the tokens that its time is worth a draft row must promise: chances and times are estimates."""
@@ -38,10 +37,10 @@ LEAST_PACE: Final = 0.8
 class Speculation:
     """Owns the setting and the counters. `max_draft_tokens` is for one answer and step; with 0 nobody guesses."""
 
-    def __init__(self, max_draft_tokens: int, step_size: StepSize, max_step_tokens: int) -> None:
+    def __init__(self, max_draft_tokens: int, max_step_tokens: int) -> None:
         self._max_draft_tokens = max_draft_tokens
-        self._step_size = step_size
         self._max_step_tokens = max_step_tokens
+        self._costs = RowCosts()
         self.num_drafted = 0
         self.num_accepted = 0
         """Draft tokens that were computed, and those of them that came true and became part of an answer."""
@@ -64,6 +63,11 @@ class Speculation:
             drafted.append(replace(item, draft=draft) if draft else item)
         return tuple(drafted)
 
+    def observe(self, run: Sequence[Scheduled], seconds: float) -> None:
+        """A step took this long."""
+        if self._max_draft_tokens and all(item.is_answer for item in run):
+            self._costs.observe(sum(1 + len(item.draft) for item in run), seconds)
+
     def settled(self, scheduled: Scheduled) -> int:
         """Its tokens are sampled: how many of the draft's became part of the answer."""
         num_accepted = common_length([*scheduled.draft], scheduled.sequence.tokens[scheduled.end :])
@@ -74,19 +78,18 @@ class Speculation:
     def _counts(self, run: Sequence[Scheduled]) -> list[int]:
         """Draft tokens of each: the next likeliest row is added while it is worth its time, and nobody pays for it too dearly."""
         counts = [0] * len(run)
-        load = load_of([item.sequence for item in run])
-        plain_s = seconds = self._step_size.seconds(load)
+        rows = len(run)
+        plain_s = seconds = self._costs.seconds(rows)
         chances = [item.sequence.lookup.chance for item in run]
         most = [min(self._max_draft_tokens, _num_wanted(item)) for item in run]
         # Tokens that each may expect of the step.
         tokens = [1.0] * len(run)
         likeliest = [(-chance, place) for place, chance in enumerate(chances) if chance > LEAST_CHANCE and most[place]]
         heapq.heapify(likeliest)
-        while likeliest and load.answers < self._max_step_tokens:
+        while likeliest and rows < self._max_step_tokens:
             chance, place = -likeliest[0][0], likeliest[0][1]
-            # What the row attends to is read for the row before it already.
-            load = load.with_answer(0)
-            longer_s = self._step_size.seconds(load)
+            rows += 1
+            longer_s = self._costs.seconds(rows)
             if chance * seconds < MARGIN * sum(tokens) * (longer_s - seconds):
                 break
             tokens[place] += chance

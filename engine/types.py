@@ -299,8 +299,9 @@ class EngineStats:
     prefilled_tokens_total: int = 0
     decoded_tokens_total: int = 0
     drafted_tokens_total: int = 0
-    """Tokens that were guessed and computed ahead, and how many of them became part of an answer:"""
+    """Tokens of answers that were guessed and computed ahead."""
     accepted_tokens_total: int = 0
+    """Those of them that became part of an answer."""
     preemptions_total: int = 0
     waiting_by_priority: Counts = ()
     step_prompt_tokens: int = 0

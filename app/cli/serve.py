@@ -176,6 +176,7 @@ def engine_config(settings: Settings, path: Path) -> EngineConfig:
         batch_window_ms=settings.batch_window_ms,
         inter_token_target_ms=settings.inter_token_target_ms,
         kv_reserve=settings.kv_reserve,
+        speculation_tokens=settings.speculation_tokens,
         reuse=settings.prefix_cache,
         host_memory_bytes=settings.kv_host_mib << 20,
         disk_folder=kv_folder(settings) if settings.kv_disk_mib else None,

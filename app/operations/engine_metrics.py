@@ -52,6 +52,10 @@ def _work(stats: EngineStats) -> Iterator[Metric]:
     yield CounterMetricFamily("kvasir_engine_steps", "Steps of the engine", stats.steps_total)
     yield CounterMetricFamily("kvasir_prefilled_tokens", "Prompt tokens computed", stats.prefilled_tokens_total)
     yield CounterMetricFamily("kvasir_decoded_tokens", "Tokens sampled", stats.decoded_tokens_total)
+    yield CounterMetricFamily("kvasir_drafted_tokens", "Tokens guessed ahead", stats.drafted_tokens_total)
+    yield CounterMetricFamily(
+        "kvasir_accepted_tokens", "Tokens guessed ahead that became part of an answer", stats.accepted_tokens_total
+    )
     yield CounterMetricFamily(
         "kvasir_engine_stalls", "Times work waited while the engine idled: each is a bug", stats.stalls_total
     )

@@ -61,6 +61,7 @@ PURE = (
     "engine/step_plan.py",
     "engine/prompt_lookup.py",
     "engine/speculation.py",
+    "engine/row_costs.py",
     "engine/session.py",
     "engine/sessions.py",
     "engine/misses.py",

@@ -304,10 +304,13 @@ class CheckedEngine:
         if event.reason in (FinishReason.STOP, FinishReason.LENGTH):
             assert live.output == live.expected, "L2: the answer is not whole"
             if not live.sequence.num_preemptions:
-                computed = self.small.computed.pop(event.request_id)
-                assert computed == len(live.prompt) - event.usage.cached_tokens + len(live.output) - 1, (
-                    f"{computed} tokens were computed, and {event.usage.cached_tokens} of {len(live.prompt)} found"
+                places = self.small.computed.pop(event.request_id)
+                needed = range(event.usage.cached_tokens, len(live.prompt) + len(live.output) - 1)
+                computed = [place for place in sorted(places) if place < needed.stop]
+                assert computed == [*needed], (
+                    f"{len(computed)} tokens were computed, and {needed.start} of {len(live.prompt)} found"
                 )
+                assert max(places.values()) == 1, "a token was computed twice"
         assert live.is_cancelled == (event.reason is FinishReason.CANCELLED)
         assert self._may_fail or event.reason is not FinishReason.FAILED, f"{event.failure} and nothing was done to it"
         self.last_usage = event.usage

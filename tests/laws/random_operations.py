@@ -65,9 +65,16 @@ class Operations(RuleBasedStateMachine):
         disk_pages=st.sampled_from([0, 40, 200]),
         max_step_tokens=st.sampled_from([5, 32, 32]),
         batch_window_ms=st.sampled_from([0, 20]),
+        speculation_tokens=st.sampled_from([0, 0, 2, 6]),
     )
     def start(
-        self, device_pages: int, host_pages: int, disk_pages: int, max_step_tokens: int, batch_window_ms: int
+        self,
+        device_pages: int,
+        host_pages: int,
+        disk_pages: int,
+        max_step_tokens: int,
+        batch_window_ms: int,
+        speculation_tokens: int,
     ) -> None:
         self.small = SmallEngine(
             device_pages=device_pages,
@@ -77,6 +84,7 @@ class Operations(RuleBasedStateMachine):
             context_tokens=160,
             max_step_tokens=max_step_tokens,
             batch_window_ms=batch_window_ms,
+            speculation_tokens=speculation_tokens,
         )
         self.checked = CheckedEngine(self.small)
         self.hanging_for = 0

@@ -15,6 +15,7 @@ from engine.core import Engine
 from engine.packed_tokens import PackedTokens, unpack_tokens
 from engine.page_keys import PageKey, PageKeys
 from engine.scheduler import Scheduler
+from engine.speculation import accepted
 from engine.tiers.disk_store import DiskStore
 from engine.tiers.host_memory import HostMemory
 from engine.types import Namespace, RequestId
@@ -100,6 +101,26 @@ def test_a_cancel_that_frees_nothing_is_seen() -> None:
             original(self, request_id)
 
     with patch.object(Engine, "cancel", forgetful), pytest.raises(Exception, match="counted wrongly"):
+        run()
+
+
+def test_a_draft_token_that_is_accepted_though_it_was_not_sampled_is_seen() -> None:
+    """ohdearquant/lattice#243: a first draft token was accepted unchecked."""
+
+    def one_too_many(draft: Sequence[int], sampled: Sequence[int | None]) -> list[int | None]:
+        taken = accepted(draft, sampled)
+        place = len(taken)
+        return [*draft[:place], sampled[place]] if place <= len(draft) else taken
+
+    with patch("engine.core.accepted", one_too_many), pytest.raises(AssertionError, match="L2"):
+        run()
+
+
+def test_pages_of_rejected_drafts_that_are_kept_are_seen() -> None:
+    with (
+        patch.object(Scheduler, "settle", lambda self, scheduled: None),
+        pytest.raises(Exception, match="more than tokens"),
+    ):
         run()
 
 

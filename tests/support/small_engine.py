@@ -24,6 +24,7 @@ from engine.kv_cache import KVCache
 from engine.memory_map import count_pages, state_of
 from engine.model.batch import ForwardBatch
 from engine.model.loader import LoadedModel
+from engine.prompt_lookup import PromptLookup
 from engine.sampler import SamplingState
 from engine.scheduler import Scheduler
 from engine.step_plan import Scheduled
@@ -31,11 +32,17 @@ from engine.tiers.segment_file import namespace_folder, session_folder
 from engine.types import EngineEvent, EngineFailure, Namespace, RequestId, SessionKey
 from tests.support.clock import SteppedClock
 from tests.support.stepped_transfers import SteppedTransfers
-from tests.support.tiny_model import SPEC, TinyDecoder, TinyTokenizer, tiny_info
+from tests.support.tiny_model import SPEC, VOCABULARY, TinyDecoder, TinyTokenizer, reference_ids, tiny_info
 
 PAGE_BYTES = KVCache.bytes_per_page(SPEC)
 DAMAGES = ("flip", "scramble a page", "cut", "remove", "another's content", "unfinished")
 FAILURE = EngineFailure("engine_stopped", "stopped by a test")
+
+
+def guess(_lookup: PromptLookup, tokens: Sequence[int], most: int) -> tuple[int, ...]:
+    """Right for a while, and then mostly wrong: the tiny model itself never repeats anything."""
+    right = reference_ids(tokens, sum(tokens[-3:]) % (most + 1), stop_at=frozenset())
+    return (*right, *(token % VOCABULARY for token in range(len(tokens), len(tokens) + most - len(right))))
 
 
 class FaultyDecoder(TinyDecoder):
@@ -65,16 +72,20 @@ class SmallEngine:
         context_tokens: int,
         max_step_tokens: int = 32,
         batch_window_ms: int = 0,
+        speculation_tokens: int = 0,
     ) -> None:
         # In memory where that is possible: what is tested is the order of things, and not how long a sync takes.
         # Names of files and the secret are the same in every run, so that a run can be repeated.
         chance = random.Random(1)
         self._names = patch("engine.tiers.disk_store.uuid4", lambda: UUID(int=chance.getrandbits(128)))
         self._names.start()
+        self._guesses = patch.multiple(PromptLookup, chance=0.9, draft=guess)
+        self._guesses.start()
         self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         self.clock = SteppedClock()
-        self.computed: Counter[RequestId] = Counter()
-        """Tokens that were run through the model, for each request."""
+        self.computed: dict[RequestId, Counter[int]] = {}
+        """How often each place was run through the model, for each request; as a part of a draft that counts as nothing, but it
+        is there."""
         self.context_tokens = context_tokens
         self.config = EngineConfig(
             Path("tiny"),
@@ -88,6 +99,7 @@ class SmallEngine:
             max_step_tokens=max_step_tokens,
             max_running=4,
             batch_window_ms=batch_window_ms,
+            speculation_tokens=speculation_tokens,
         )
         self.start()
 
@@ -109,7 +121,10 @@ class SmallEngine:
         run = self.engine._runner.run
 
         def counting(scheduled: Sequence[Scheduled], states: Sequence[SamplingState]) -> list[int | None]:
-            self.computed.update({item.sequence.request_id: item.num_tokens for item in scheduled})
+            for item in scheduled:
+                places = self.computed.setdefault(item.sequence.request_id, Counter())
+                places.update(range(item.start, item.end))
+                places.update(dict.fromkeys(range(item.end, item.draft_end), 0))
             return run(scheduled, states)
 
         self.engine._runner.run = counting  # type: ignore[method-assign]
@@ -131,6 +146,7 @@ class SmallEngine:
 
     def close(self) -> None:
         self._names.stop()
+        self._guesses.stop()
         shutil.rmtree(self.folder)
 
     # --- the disk ----------------------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ STATS = EngineStats(
     waiting_by_priority=(("interactive", 2), ("background", 0)),
     step_prompt_tokens=96,
     batch_windows_total=6,
+    drafted_tokens_total=50,
+    accepted_tokens_total=30,
     pages=(("device", "running", 40), ("device", "free", 60), ("disk", "leased", 7)),
     tier_bytes=(("device", 400, 1000), ("host", 0, 0)),
     prefix_tokens_queried_total=900,
@@ -73,6 +75,7 @@ def test_the_engines_snapshot_is_read_when_somebody_asks(metrics: Metrics) -> No
     assert seen["kvasir_step_prompt_tokens"] == 96
     assert seen["kvasir_batch_windows_total"] == 6
     assert seen["kvasir_preemptions_total"] == 4
+    assert (seen["kvasir_drafted_tokens_total"], seen["kvasir_accepted_tokens_total"]) == (50, 30)
 
 
 def test_memory_is_told_by_tier_and_by_what_holds_it(metrics: Metrics) -> None:
