@@ -78,6 +78,7 @@ class DecodeLayout:
             item.sequence is row.sequence
             and item.sequence.pages is row.pages
             and item.end == row.end + 1 == item.start + 1
+            and not item.draft
             for item, row in zip(scheduled, self._rows, strict=True)
         )
 
