@@ -157,12 +157,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         float, Meta(ge=0, le=0.9, description="Share of the KV cache kept free for running answers to grow into")
     ] = 0.3
     speculation_tokens: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=32,
-            description="Most tokens of an answer guessed ahead in one step, from the conversation itself; 0: none",
-        ),
+        int, Meta(ge=0, le=32, description="Most tokens of an answer that one step guesses ahead; 0: none")
     ] = 6
     prefix_cache: Annotated[
         bool,
