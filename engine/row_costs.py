@@ -21,11 +21,11 @@ slower and none quicker."""
 GAIN: Final = 0.04
 """How far one step moves what is remembered, as a part of it, once there were many."""
 
-LEAK: Final = 0.0003
+LEAK: Final = 0.0001
 """By what part a number of rows seems cheaper with each step that had fewer rows, so that it is tried again some time: what was
 measured while the machine was busy must not count for ever."""
 
-FIRST_LEAK: Final = 0.01
+FIRST_LEAK: Final = 0.005
 """The same where it was measured once; where often, so many times less."""
 
 

@@ -24,7 +24,7 @@ from engine.pages import pages_for
 from engine.row_costs import RowCosts
 from engine.step_plan import Scheduled
 
-MARGIN: Final = 1.25
+MARGIN: Final = 1.5
 """How many times the tokens that its time is worth a draft row must promise: chances and times are estimates."""
 
 LEAST_CHANCE: Final = 0.05

@@ -31,8 +31,6 @@ KV_MEMORY_BYTES: Final = 2 << 30
 WARM_UP_STEPS: Final = 8
 WARM_UP_CONTEXT_TOKENS: Final = 16
 WARM_UP_BATCHES: Final = (1, 4)
-PLAIN_DECODING: Final[dict[str, Any]] = {"speculation_tokens": 0}
-"""One token a step and sequence, as the others decode, where this engine could guess more."""
 IDS: Final = range(1000, 40000)
 """Prompts are made of these, where the vocabulary has them."""
 MOST_SEQUENCES: Final = 32
@@ -69,15 +67,14 @@ def measure_engine(
     config = replace(
         config,
         reuse=False,
-        # Random prompts end in loops, which guess themselves; what is compared is a token a step.
-        speculation_tokens=0,
         disk_folder=None,
         host_memory_bytes=0,
         threads=settings.threads,
         kv_memory_bytes=KV_MEMORY_BYTES,
         max_step_tokens=STEP_TOKENS,
         max_running=max(*WARM_UP_BATCHES, *settings.batches),
-        **{name: value for name, value in PLAIN_DECODING.items() if hasattr(config, name)},
+        # One token a step and sequence, as the others decode: random prompts end in loops, which this engine would guess.
+        speculation_tokens=0,
     )
     engine = TokenEngine(config)
     began = time.perf_counter()
