@@ -29,17 +29,20 @@ from app.errors import Unauthenticated
 from app.idempotency import IdempotencyKey, IdempotentRequest, fingerprint
 from app.json_request import JsonRequest
 from app.openapi import openapi_config
-from app.operations import health
+from app.operations import health, stats_routes
 from app.operations.metrics import Metrics
 from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
+from app.operations.tracing import NoTracing, Tracing
 from app.personas import routes as personas
 from app.problems import EXCEPTION_HANDLERS
 from app.responses import routes as responses
 from app.responses.socket import open_socket
 from app.route_guards import known_parameters_only
+from app.sessions import admin_routes as live_sessions
 from app.sessions import routes as sessions
 from app.settings import Settings
+from app.usage import routes as usage
 from engine.client import EngineClient
 
 JSON_OVERHEAD_BYTES = 64 * 1024
@@ -51,6 +54,7 @@ def create_app(
     engine: EngineClient,
     *,
     passwords: Passwords | None = None,
+    tracing: Tracing | None = None,
     now: Now = utc_now,
     monotonic: Monotonic = time.monotonic,
     web_folder: Path = web.WEB_FOLDER,
@@ -58,10 +62,11 @@ def create_app(
     """One server process's application. Nothing happens until its lifespan begins."""
 
     metrics = Metrics(engine.stats, monotonic)
+    tracing = tracing or NoTracing()
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        parts = open_context(settings, engine, metrics, passwords=passwords, now=now, monotonic=monotonic)
+        parts = open_context(settings, engine, metrics, tracing, passwords=passwords, now=now, monotonic=monotonic)
         async with parts as context:
             app.state.context = context
             yield
@@ -80,6 +85,9 @@ def create_app(
             responses.router(),
             retention.router(),
             sessions.router(),
+            live_sessions.router(),
+            stats_routes.router(),
+            usage.router(),
         ],
     )
     application = Litestar(
@@ -100,7 +108,7 @@ def create_app(
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,
         logging_config=FailureLog(),
     )
-    application.asgi_handler = RequestLog(application.asgi_handler, metrics, monotonic)
+    application.asgi_handler = RequestLog(application.asgi_handler, metrics, tracing, monotonic)
     return application
 
 

@@ -40,6 +40,8 @@ from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
 from app.operations.metrics import Metrics
+from app.operations.stats import StatsFeed
+from app.operations.tracing import Tracing
 from app.personas.prefixes import PersonaPrefixes
 from app.personas.service import PersonaService
 from app.realtime.hub import Hub
@@ -47,10 +49,15 @@ from app.replicas.opening import Replicas, open_replicas
 from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
+from app.sessions.admin_service import LiveSessionService
+from app.sessions.expiry import Expiry
 from app.sessions.forgetting import Forgetting
 from app.sessions.service import SessionService
 from app.settings import Settings
 from app.sole_server import claimed_database, claimed_folder
+from app.usage.memory_counters import MemoryCounters
+from app.usage.quotas import QuotaService
+from app.usage.service import UsageService
 from engine.client import EngineClient
 
 EXPIRY_INTERVAL_S = 60.0
@@ -66,11 +73,14 @@ class AppContext:
     monotonic: Monotonic
     engine: EngineClient
     metrics: Metrics
+    stats: StatsFeed
     database: Database
     replicas: Replicas
     readiness: Readiness
     idempotency: Idempotency
     audit: AuditLog
+    quotas: QuotaService
+    usage: UsageService
     accounts: AccountService
     administration: Administration
     keys: KeyService
@@ -84,6 +94,7 @@ class AppContext:
     reading: MessageReading
     forgetting: Forgetting
     sessions: SessionService
+    live_sessions: LiveSessionService
     personas: PersonaService
     responses: Responses
     turns: TurnService
@@ -96,6 +107,7 @@ async def open_context(
     settings: Settings,
     engine: EngineClient,
     metrics: Metrics,
+    tracing: Tracing,
     *,
     passwords: Passwords | None = None,
     now: Now = utc_now,
@@ -106,6 +118,7 @@ async def open_context(
     Raises DatabaseTaken when another server has the same database and the two cannot share it.
     """
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, tracing.close)
         database = Database(settings.effective_database_url, pool=settings.database_pool)
         stack.push_async_callback(database.close)
         if settings.redis_url:
@@ -126,9 +139,20 @@ async def open_context(
         provider = _oidc_provider(settings, now, monotonic) if settings.oidc_issuer else None
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database, replicas)
+        quotas = QuotaService(database, settings, MemoryCounters(), now=now)
         responses = await stack.enter_async_context(
             open_responses(
-                settings, engine, database, idempotency, replicas, readiness, metrics, monotonic=monotonic, now=now
+                settings,
+                engine,
+                database,
+                idempotency,
+                replicas,
+                quotas,
+                readiness,
+                metrics,
+                tracing,
+                monotonic=monotonic,
+                now=now,
             )
         )
         temporary_lifetime = timedelta(hours=settings.temporary_hours)
@@ -170,6 +194,14 @@ async def open_context(
             forgetting.reconcile,
             prefixes.prepare,
         ]
+        hub = responses.hub
+        expiry = Expiry(
+            view,
+            lambda: hub.open_sockets > 0,
+            lambda user_id, name, data: hub.tell_user(user_id, "session.expiring", data, name),
+            notice_s=settings.session_notice_s,
+        )
+        stats = StatsFeed(engine, view, metrics, hub.connections, monotonic=monotonic, now=now)
         tasks = [
             keep_house(chores),
             keep_house([retention.remove_old]),
@@ -177,6 +209,8 @@ async def open_context(
             # Of its own, because the first time after an upgrade it may take minutes.
             keep_house([IndexUpgrade(database).run]),
             watch_event_loop(metrics.event_loop_lagged),
+            stats.tick_forever(),
+            expiry.watch(),
         ]
         if settings.titles == "model":
             titles = Titles(database, conversations, responses.side_requests.text)
@@ -190,11 +224,14 @@ async def open_context(
             monotonic=monotonic,
             engine=engine,
             metrics=metrics,
+            stats=stats,
             database=database,
             replicas=replicas,
             readiness=readiness,
             idempotency=idempotency,
             audit=audit,
+            quotas=quotas,
+            usage=UsageService(database, quotas, audit, accounts.usernames, now=now),
             accounts=accounts,
             administration=Administration(database, accounts, passwords, audit, now=now),
             keys=KeyService(database, accounts.revocations, accounts.last_uses, audit, now=now),
@@ -208,11 +245,14 @@ async def open_context(
             reading=MessageReading(database, conversations, accounts, audit, settings),
             forgetting=forgetting,
             sessions=SessionService(engine, view),
+            live_sessions=LiveSessionService(
+                engine, view, database, audit, accounts.usernames, responses.conversation_kicked, now=now
+            ),
             personas=personas,
             responses=responses,
             turns=responses.turns,
             reader=responses.reader,
-            hub=responses.hub,
+            hub=hub,
         )
 
 

@@ -100,8 +100,10 @@ class TooManyRequests(AppError):
     status = 429
     code = "too_many_requests"
 
-    def __init__(self, detail: str, *, retry_after_s: int, code: str | None = None) -> None:
-        super().__init__(detail, code=code, headers={"Retry-After": str(retry_after_s)})
+    def __init__(
+        self, detail: str, *, retry_after_s: int, code: str | None = None, members: dict[str, object] | None = None
+    ) -> None:
+        super().__init__(detail, code=code, headers={"Retry-After": str(retry_after_s)}, members=members)
 
 
 class Unavailable(AppError):

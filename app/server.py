@@ -85,6 +85,8 @@ class Server(uvicorn.Server):
             logger.info("draining", answers=context.responses.dispatcher.alive, seconds=self._drain_s)
             await context.responses.dispatcher.drain(self._drain_s)
             context.hub.close_sockets(CloseCode.DRAINING, "draining")
+            # Answers have ended theirs; what is left shows the server itself.
+            context.hub.end_streams()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
                     await context.hub.all_sockets_closed()

@@ -30,6 +30,7 @@ DATABASE_FILE = "kvasir.sqlite3"
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
+Limit = Annotated[int, Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 """At most some thirty years: a moment later than the calendar's last one cannot be computed."""
 
@@ -183,6 +184,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Seconds,
         Meta(description="Seconds after its last turn until a session is gone everywhere; the conversation stays"),
     ] = 86400
+    session_notice_s: Annotated[Seconds, Meta(description="Seconds of notice before a session leaves; 0: none")] = 30
     kv_transfer_timeout_s: Annotated[
         Interval, Meta(description="Seconds a read or write of the disk may take; after that it counts as failed")
     ] = 10
@@ -262,6 +264,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     import_max_messages: Annotated[Positive, Meta(description="Messages of such a file; more are refused (413)")] = (
         100000
     )
+    quota_requests_per_minute: Annotated[Limit, Meta(description="Answers an account gets a minute (429); 0: any")] = 0
+    quota_tokens_per_minute: Annotated[Limit, Meta(description="Tokens an account gets a minute (429); 0: any")] = 0
+    quota_requests_per_day: Annotated[Limit, Meta(description="Answers an account gets a day, UTC (429); 0: any")] = 0
+    quota_tokens_per_day: Annotated[Limit, Meta(description="Tokens an account gets a day, UTC (429); 0: any")] = 0
+    quota_concurrent_answers: Annotated[Limit, Meta(description="Answers of an account at once (429); 0: any")] = 0
+    quota_sockets: Annotated[Limit, Meta(description="Sockets of an account at once (4029); 0: any")] = 0
+
     idempotency_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours an Idempotency-Key is remembered")] = 24
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least important messages that are logged")
@@ -269,6 +278,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_format: Annotated[
         Literal["auto", "json", "console"], Meta(description="auto is console on a terminal and json elsewhere")
     ] = "auto"
+
+    otel_endpoint: Annotated[
+        str, Meta(description="Where OpenTelemetry's traces go (OTLP over HTTP); empty: nowhere")
+    ] = ""
 
     @property
     def effective_database_url(self) -> str:

@@ -9,7 +9,8 @@ from app.conversations import models as conversations
 from app.database import Base
 from app.personas import models as personas
 from app.responses import models as responses
+from app.usage import models as usage
 
-ROOMS = (accounts, audit, conversations, personas, responses)
+ROOMS = (accounts, audit, conversations, personas, responses, usage)
 
 METADATA = Base.metadata

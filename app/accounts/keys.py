@@ -90,6 +90,12 @@ class KeyService:
         items = [AnyKeyBody.of_anybody(key, username, self._last_used(key)) for key, username in found[:limit]]
         return AnyKeyList(items, cursor_at(found[limit - 1][0]) if len(found) > limit else None)
 
+    async def require(self, key_id: str) -> None:
+        """Raises NotFound where there is no such key, of anybody."""
+        async with self._database.read() as session:
+            if not is_id(key_id) or await queries.key_by_id(session, key_id) is None:
+                raise _no_key()
+
     async def revoke_any(self, caller: Identity, key_id: str) -> None:
         """End somebody's key. For administrators. Raises NotFound."""
         if not is_id(key_id):

@@ -61,6 +61,15 @@ async def existing_users(session: AsyncSession, user_ids: Collection[str]) -> se
     return found
 
 
+async def usernames(session: AsyncSession, user_ids: Collection[str]) -> dict[str, str]:
+    """The name of each of these ids that is there."""
+    found: dict[str, str] = {}
+    for chunk in chunks(user_ids):
+        rows = await session.execute(select(User.id, User.username).where(User.id.in_(chunk)))
+        found.update((row.id, row.username) for row in rows)
+    return found
+
+
 async def valid_credential(
     session: AsyncSession, secret_hash: str, kinds: Collection[CredentialKind], now: datetime
 ) -> tuple[Credential, User] | None:

@@ -145,6 +145,11 @@ class AccountService:
         async with self._database.read() as session:
             return await queries.holding_credentials(session, credential_ids, self._now())
 
+    async def usernames(self, user_ids: Collection[str]) -> dict[str, str]:
+        """The names of those of these people whose accounts are stored. For administrators' eyes."""
+        async with self._database.read() as session:
+            return await queries.usernames(session, user_ids)
+
     async def identify(self, token: str, source: CredentialSource) -> Identity:
         """Who holds this token or API key. Raises Unauthenticated."""
         now = self._now()

@@ -17,6 +17,8 @@ COMMANDS = {
     "key": "Make API keys.",
     "persona": "Name system prompts that conversations begin with.",
     "db": "Migrate the database, or check whether it has to be.",
+    "backup": "Copy a SQLite database, also while the server runs.",
+    "restore": "Put a backup in the place of the database.",
     "model": "Fetch and list models.",
     "config": "Show every setting, its value, and where the value comes from.",
     "doctor": "Say in plain words what is wrong with this machine or setup.",

@@ -42,14 +42,14 @@ class People:
 def upgrade_database(settings: Settings) -> None:
     """Bring the database to this version's schema; a new one is made. Raises Refused."""
     make_data_folder(settings.data)
-    with _as_sentences(settings):
+    with database_as_sentences(settings):
         migrate.upgrade(settings.effective_database_url)
 
 
 def require_only_server(settings: Settings) -> None:
     """Two servers on one database would take each other's answers for lost ones, unless they share a Redis. Raises Refused."""
     try:
-        with _as_sentences(settings):
+        with database_as_sentences(settings):
             if settings.redis_url:
                 with claimed_folder(settings.data):
                     pass
@@ -66,13 +66,13 @@ def require_only_server(settings: Settings) -> None:
 def database_differences(settings: Settings) -> list[str]:
     """What is different from what this version needs; empty when the database fits. Raises Refused."""
     require_database(settings)
-    with _as_sentences(settings):
+    with database_as_sentences(settings):
         return migrate.check(settings.effective_database_url)
 
 
 def require_database(settings: Settings) -> None:
     """Looking at a SQLite file that is not there would make it. Raises Refused."""
-    with _as_sentences(settings):
+    with database_as_sentences(settings):
         url = async_url(settings.effective_database_url)
         is_missing = url.get_backend_name() == "sqlite" and url.database and not Path(url.database).exists()
     if is_missing:
@@ -83,7 +83,7 @@ def require_database(settings: Settings) -> None:
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """An existing database. Raises Refused."""
     require_database(settings)
-    with _as_sentences(settings):
+    with database_as_sentences(settings):
         database = Database(settings.effective_database_url, pool=1)
         try:
             yield database
@@ -117,7 +117,8 @@ async def open_administration(settings: Settings) -> AsyncIterator[People]:
 
 
 @contextmanager
-def _as_sentences(settings: Settings) -> Iterator[None]:
+def database_as_sentences(settings: Settings) -> Iterator[None]:
+    """What a database can fail with inside the block, in one sentence each. Raises Refused."""
     try:
         yield
     except CommandError as error:

@@ -9,6 +9,7 @@ server: in both cases one sentence and exit code 2, and never half a server.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from app.cli.reuse import reuse_in_force
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings
 from app.errors import InvalidInput
 from app.identifiers import UserId
+from app.operations.tracing import TracingUnavailable, open_tracing
 from app.server import Server
 from app.settings import Settings
 from engine.config import EngineConfig
@@ -104,7 +106,11 @@ async def _serve(settings: Settings, listener: socket.socket, model_path: Path |
     click.echo(f"Sign in: {await sign_in_link(settings)}")
     # A folder that was found whole a moment ago is not looked through again: hashing the bundled model takes its time.
     engine = FetchedEngine(lambda: model_path or _fetch_model(settings), lambda path: make_engine(settings, path))
-    server = Server(create_app(settings, engine), settings)
+    try:
+        tracing = open_tracing(settings, os.environ)
+    except TracingUnavailable as problem:
+        return str(problem)
+    server = Server(create_app(settings, engine, tracing=tracing), settings)
     watching = asyncio.create_task(_watch_loading(engine, server))
     try:
         await server.serve(sockets=[listener])

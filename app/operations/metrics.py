@@ -10,8 +10,9 @@ Made once per app and held by its context. Callers report what happened, at the 
     metrics.event_loop_lagged(seconds)          the loop's watch
     metrics.conversation_removed(reason, …)     retention, with what was freed
 
-What the engine knows by itself is read from its snapshot when somebody asks (`engine_metrics`). It must never carry a label whose
-values users can multiply: no user, no conversation, no raw path. Called on the event loop only.
+What `admin/stats` tells of the last minute is kept beside (`recent_…`). What the engine knows by itself is read from its snapshot
+when somebody asks (`engine_metrics`). It must never carry a label whose values users can multiply: no user, no conversation, no
+raw path. Called on the event loop only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from app.operations.engine_metrics import EngineCollector
+from app.operations.recent import RecentSamples
 from engine.snapshot import PagesByTier
 from engine.types import EngineEvent, EngineStats, Finished, RequestId, TextDelta, Usage
 
@@ -41,6 +43,9 @@ class Metrics:
     def __init__(self, engine_stats: Callable[[], EngineStats], clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
         self._clock = clock
+        self.recent_ttft_s = RecentSamples()
+        self.recent_inter_token_s = RecentSamples()
+        self.recent_loop_lag_s = RecentSamples()
         self._last_text: dict[RequestId, tuple[float, int]] = {}
         self._time_to_first_token = self._histogram(
             "time_to_first_token_seconds", "From the engine taking a request to its first token", LONG_SECONDS
@@ -123,6 +128,7 @@ class Metrics:
     def event_loop_lagged(self, seconds: float) -> None:
         """One sample of how late a timer fired."""
         self._loop_lag.observe(seconds)
+        self.recent_loop_lag_s.add(seconds, self._clock())
 
     def exposition(self) -> bytes:
         """All of it in Prometheus' text format, to be sent as CONTENT_TYPE."""
@@ -138,6 +144,7 @@ class Metrics:
         for _ in range(new_tokens):
             # Text may stand for several tokens (half a character waits for its other half): their time is shared out.
             self._inter_token_latency.observe((now - then) / new_tokens)
+            self.recent_inter_token_s.add((now - then) / new_tokens, now)
 
     def _request_finished(self, usage: Usage) -> None:
         for milliseconds, histogram in (
@@ -148,6 +155,8 @@ class Metrics:
         ):
             if milliseconds is not None:
                 histogram.observe(milliseconds / 1000)
+        if usage.ttft_ms is not None:
+            self.recent_ttft_s.add(usage.ttft_ms / 1000, self._clock())
         self._prompt_tokens.inc(usage.input_tokens)
         self._generation_tokens.inc(usage.output_tokens)
 

@@ -2,7 +2,7 @@
 
 `create_app` puts it around Litestar's own handler, so that requests which find no route are seen as well:
 
-    application.asgi_handler = RequestLog(application.asgi_handler, metrics)
+    application.asgi_handler = RequestLog(application.asgi_handler, metrics, tracing)
 
 The id is the caller's `X-Request-Id` where it is well formed, else a new one; it is `trace_id` in every log line, in the
 scope's state and so in problem details, and comes back as a header. The line says method, path, status and duration, and
@@ -27,6 +27,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send, We
 
 from app.errors import AppError
 from app.operations.metrics import Metrics
+from app.operations.tracing import Tracing
 
 WELL_FORMED_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 UNMATCHED = "(no route)"
@@ -40,9 +41,12 @@ logger = structlog.stdlib.get_logger(__name__)
 class RequestLog:
     """ASGI layer around the whole app. Holds no state of a request between calls."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, tracing: Tracing, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracing = tracing
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +71,11 @@ class RequestLog:
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
+            with self._tracing.request(method, scope["headers"], scope["state"]["trace_id"]) as span:
+                try:
+                    await self._app(scope, receive, sending)
+                finally:
+                    span.answered(scope.get("path_template") or UNMATCHED, status)
         finally:
             self._metrics.http_request(method, scope.get("path_template") or UNMATCHED, status)
             log = logger.debug if path in PROBES else logger.info
@@ -91,7 +99,11 @@ class RequestLog:
             await send(message)
 
         try:
-            await self._app(scope, receiving, sending)
+            with self._tracing.request("WEBSOCKET", scope["headers"], scope["state"]["trace_id"]) as span:
+                try:
+                    await self._app(scope, receiving, sending)
+                finally:
+                    span.answered(scope.get("path_template") or UNMATCHED, code or 0)
         finally:
             logger.info("socket", path=path, close_code=code, duration_ms=self._milliseconds_since(began))
 

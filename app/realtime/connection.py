@@ -77,6 +77,14 @@ class Connection:
         """Told by the hub. What is on its way to a client goes first when the server ends, and not when a sign-in does."""
         self._writer.end(code, reason, waits=code is CloseCode.DRAINING)
 
+    def watches(self, conversation_id: str) -> bool:
+        """Whether it follows that conversation, or an answer in it."""
+        return self._writer.watches(conversation_id)
+
+    def deliver(self, frame: bytes) -> None:
+        """Send this frame, beside the streams."""
+        self._writer.deliver(frame)
+
     async def serve(self) -> None:
         """Until the socket is closed, by either side."""
         loop = asyncio.get_running_loop()

@@ -44,6 +44,12 @@ class OpenSocket(Protocol):
     @property
     def credential_id(self) -> str: ...
 
+    def watches(self, conversation_id: str) -> bool:
+        """Whether it follows that conversation, or an answer in it."""
+
+    def deliver(self, frame: bytes) -> None:
+        """Send this frame, beside the streams."""
+
     def close(self, code: CloseCode, reason: str) -> None:
         """Say goodbye and end. Idempotent."""
 
@@ -53,6 +59,9 @@ class OpenStream(Protocol):
 
     @property
     def credential_id(self) -> str: ...
+
+    def watches(self, conversation_id: str) -> bool:
+        """Whether it shows an answer of that conversation."""
 
     def end(self) -> None:
         """Send nothing more. Idempotent."""
@@ -240,6 +249,14 @@ class Hub:
     def open_sockets(self) -> int:
         return len(self._sockets)
 
+    def sockets_of(self, owner_id: str) -> int:
+        """How many are open of a user, or with a sign-in or a key."""
+        return sum(owner_id in (socket.user_id, socket.credential_id) for socket in self._sockets)
+
+    def connections(self) -> tuple[int, int]:
+        """Open sockets and event streams."""
+        return len(self._sockets), len(self._streams)
+
     def add_socket(self, socket: OpenSocket) -> None:
         self._sockets.add(socket)
         self._no_sockets.clear()
@@ -273,6 +290,27 @@ class Hub:
         for stream in list(self._streams):
             if stream.credential_id == credential_id:
                 stream.end()
+
+    def close_watchers(self, conversation_id: str, code: CloseCode, reason: str) -> None:
+        """Whatever shows that conversation or an answer in it ends."""
+        for socket in list(self._sockets):
+            if socket.watches(conversation_id):
+                socket.close(code, reason)
+        for stream in list(self._streams):
+            if stream.watches(conversation_id):
+                stream.end()
+
+    def tell_user(self, user_id: str, kind: FrameType, data: dict[str, Any], conversation_id: str) -> None:
+        """Send a frame to every socket of this person."""
+        frame = _encoder.encode(ServerFrame(type=kind, conversation_id=conversation_id, data=data))
+        for socket in list(self._sockets):
+            if socket.user_id == user_id:
+                socket.deliver(frame)
+
+    def end_streams(self) -> None:
+        """All of them."""
+        for stream in list(self._streams):
+            stream.end()
 
     def close_sockets(self, code: CloseCode, reason: str) -> None:
         """All of them."""

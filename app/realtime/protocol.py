@@ -146,6 +146,7 @@ FrameType = Literal[
     "response.failed",
     "response.interrupted",
     "conversation.updated",
+    "session.expiring",
     "session.closed",
     "resync_required",
     "error",

@@ -80,6 +80,14 @@ class SocketWriter:
         """Whether this conversation can be one of those it follows, which it may be already."""
         return conversation_id in self._conversations or len(self._conversations) < subscriptions_max
 
+    def watches(self, conversation_id: str) -> bool:
+        """Whether it follows that conversation, or an answer in it."""
+        return (
+            conversation_id in self._conversations
+            or any(cursor.log.conversation_id == conversation_id for cursor in self._cursors.values())
+            or any(replay.conversation_id == conversation_id for replay in self._replays)
+        )
+
     # --- what is to be sent ------------------------------------------------------------------------------------------
 
     def put(

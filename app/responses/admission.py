@@ -24,6 +24,7 @@ from app.responses.params import sampling_params
 from app.responses.prompt import Prompt, generation_request, session_key
 from app.settings import Settings
 from app.text import require_storable
+from app.usage.charge import Charge, QuotaExceeded, TooManyAnswers
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
 from engine.types import ContextPolicy, EngineState, GenerationRequest, RequestId, SamplingParams
@@ -129,8 +130,12 @@ class Admission:
                 members={"content_bytes": size, "limit_bytes": self._settings.message_max_bytes},
             )
 
-    async def judge(self, user_id: str, conversation_id: str, asked: Asked, arrival: Arrival) -> Verdict:
+    async def judge(
+        self, user_id: str, conversation_id: str, asked: Asked, arrival: Arrival, charge: Charge
+    ) -> Verdict:
         """Whether it is taken, and how it would be sampled. Where nobody can say yet whether it fits, it is taken.
+
+        Its prompt is charged, where its owner's limits allow it.
 
         Raises NotFound for somebody else's conversation.
         """
@@ -143,10 +148,12 @@ class Admission:
             sampling = sampling_params(asked.params, self._settings, None if persona is None else persona.params)
         except InvalidInput as problem:
             return Verdict(refusal=problem)
+        if charge.refusal is not None:
+            return Verdict(refusal=self._counted(charge.refusal))
         if self._engine.state is not EngineState.READY or any(
             not MessageStatus(message.status).is_final for message in path
         ):
-            return Verdict(sampling)
+            return Verdict(sampling, self._counted(await charge.take_prompt(0)))
         prompt = Prompt.of(path, persona, self._engine.model)
         if asked.content is not None:
             prompt = prompt.followed_by(asked.content)
@@ -154,7 +161,14 @@ class Admission:
         refusal, prompt_tokens = await self._judge_prompt(
             generation_request(RequestId("check"), prompt, sampling, key, self._context_policy), arrival
         )
+        refusal = refusal or self._counted(await charge.take_prompt(prompt_tokens))
         return Verdict(sampling, refusal, prompt_tokens)
+
+    def _counted(self, refusal: QuotaExceeded | TooManyAnswers | None) -> QuotaExceeded | TooManyAnswers | None:
+        """The same, and a number of it."""
+        if refusal is not None:
+            self._metrics.rejected(f"quota_{refusal.limit_name}")
+        return refusal
 
     async def _judge_prompt(self, request: GenerationRequest, arrival: Arrival) -> tuple[AppError | None, int]:
         """Why the engine does not take it now, and how many tokens it has."""

@@ -17,6 +17,8 @@ from app.realtime.delta_window import DeltaWindow
 from app.realtime.event_log import EventLog
 from app.realtime.protocol import FrameType
 from app.realtime.recorder import NewFrame, Recorder
+from app.usage.charge import Charge
+from app.usage.limits import Spender
 from engine.types import (
     EngineEvent,
     Finished,
@@ -57,7 +59,8 @@ class AnswerIdentity:
 class Answer:
     """Owns the log of one response and the text and progress that have no frame yet.
 
-    `session` is in whose name the engine is asked; `prompt_tokens` what it counted at admission, 0 where it could not yet.
+    `session` is in whose name the engine is asked, `spender` on whose account, and `charge` what that was charged with so far;
+    `prompt_tokens` what the engine counted at admission, 0 where it could not yet.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Answer:
         session: SessionKey,
         recorder: Recorder,
         *,
+        spender: Spender,
+        charge: Charge,
         prompt_tokens: int,
         window_s: float,
         monotonic: Monotonic,
@@ -75,6 +80,8 @@ class Answer:
         self.identity = identity
         self.sampling = sampling
         self.session = session
+        self.spender = spender
+        self.charge = charge
         self.prompt_tokens = prompt_tokens
         self.log = EventLog(identity.conversation_id, identity.response_id)
         self.status = MessageStatus.QUEUED

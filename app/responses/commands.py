@@ -138,6 +138,7 @@ class SocketCommands:
             self._caller.user_id,
             wanted.conversation_id,
             message,
+            key_id=self._caller.key_id,
             sender=self._sender(reply_to, wanted.client_message_id),
         )
         await self._follow_repeated(turn, reply_to, wanted.client_message_id)
@@ -145,7 +146,13 @@ class SocketCommands:
     async def _regenerate(self, frame: Regenerate, reply_to: FrameId | UnsetType) -> None:
         wanted = schemas.Regenerate(frame.data.parent_id, frame.data.params)
         conversation_id = await self._turns.conversation_of(self._caller.user_id, wanted.parent_id)
-        await self._turns.regenerate(self._caller.user_id, conversation_id, wanted, sender=self._sender(reply_to, None))
+        await self._turns.regenerate(
+            self._caller.user_id,
+            conversation_id,
+            wanted,
+            key_id=self._caller.key_id,
+            sender=self._sender(reply_to, None),
+        )
 
     def _sender(self, reply_to: FrameId | UnsetType, client_message_id: str | None) -> Sender:
         return Sender(self._writer, lambda accepted: self._acknowledge(accepted, reply_to, client_message_id))

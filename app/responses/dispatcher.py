@@ -16,6 +16,7 @@ from app.clock import Monotonic, Now
 from app.conversations.models import MessageStatus
 from app.database import Database, DatabaseAway
 from app.operations.metrics import Metrics
+from app.operations.tracing import AnswerTrace, Tracing
 from app.realtime.event_log import EventLog, rest_of
 from app.realtime.recorder import Recorder
 from app.responses.answer import Answer
@@ -28,6 +29,7 @@ from app.responses.prompt import Prompt, generation_request, read_prompt
 from app.responses.queries import Ending, Stored
 from app.responses.storage import AnswerStorage
 from app.responses.token_ids import packed_token_ids
+from app.usage.models import MODEL_MAX_CHARS
 from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, TemplateRefused
 from engine.types import ContextPolicy, EngineEvent, EngineState, Finished, FinishReason
@@ -54,6 +56,7 @@ class Dispatcher:
         storage: AnswerStorage,
         recorder: Recorder,
         metrics: Metrics,
+        tracing: Tracing,
         elders: Elders,
         *,
         owner: str,
@@ -69,6 +72,7 @@ class Dispatcher:
         self._storage = storage
         self._recorder = recorder
         self._metrics = metrics
+        self._tracing = tracing
         self._elders = elders
         self._owner = owner
         self._monotonic = monotonic
@@ -312,19 +316,33 @@ class Dispatcher:
             log=answer.log.stored(terminal),
             started_at=answer.started_at,
             ended_at=self._now(),
+            spender=answer.spender,
+            model=None if (model := self._engine.model) is None else model.name[:MODEL_MAX_CHARS],
         )
-        match await self._storage.end(ending):
+        result = await self._storage.end(ending)
+        await answer.charge.settle(outcome.usage.input_tokens, outcome.usage.output_tokens)
+        match result:
             case Stored.ELSEWHERE if stored := await self._storage.stored_log(answer.response_id):
                 # Another server took this one for dead. What it wrote is what everybody is told.
                 logger.warning("answer_ended_elsewhere", response_id=answer.response_id)
                 answer.log.unstage()
                 self._recorder.give_up(answer.log, rest_of(answer.log, stored))
-            case result:
+            case _:
                 if result is not Stored.HERE:
                     logger.info("answer_of_deleted_conversation", response_id=answer.response_id)
                 self._recorder.end(answer.log, terminal)
         answer.status = outcome.status
         self._metrics.response_ended(outcome.status, self._monotonic() - answer.accepted_at_s)
+        self._tracing.answer_ended(
+            AnswerTrace(
+                response_id=answer.response_id,
+                status=outcome.status,
+                model=ending.model,
+                accepted_at=answer.identity.created_at,
+                ended_at=ending.ended_at,
+                usage=outcome.usage,
+            )
+        )
 
     def _kept_token_ids(self, answer: Answer, outcome: Outcome) -> bytes | None:
         """Only those that stand for exactly the text that is stored."""

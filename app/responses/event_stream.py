@@ -95,6 +95,10 @@ class EventStream:
             if expiry is not None:
                 expiry.cancel()
 
+    def watches(self, conversation_id: str) -> bool:
+        """Whether the answer is one of that conversation."""
+        return self._log.conversation_id == conversation_id
+
     def end(self) -> None:
         """Send nothing more: without a terminal event, so that the reader does not take it for the end of the answer."""
         self._is_over = True

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from app.clock import Now
 from app.conversations.models import MessageStatus
 from app.database import Database
 from app.realtime.event_log import EventLog, rebuilt_log
+from app.realtime.protocol import ServerFrame
 from app.replicas.shared_logs import SharedLogs
 from app.responses import queries
 from app.responses.answer import DELTA, AnswerIdentity
@@ -19,6 +22,9 @@ from app.responses.models import Response
 from app.responses.outcome import stopped
 from app.responses.queries import Ending
 from app.responses.storage import AnswerStorage
+from engine.types import Usage
+
+_decoder = msgspec.json.Decoder(ServerFrame)
 
 
 class Interruption:
@@ -40,7 +46,9 @@ class Interruption:
         if log.last_seq == 0:
             log.show([log.stage(*_identity(response).created_frame)])
         await self._add_stored_text(response, log)
-        outcome = stopped(MessageStatus.INTERRUPTED)
+        outcome = stopped(MessageStatus.INTERRUPTED, _shown_usage(log))
+        async with self._database.read() as session:
+            spender = await queries.spender_of(session, response)
         terminal = log.stage(outcome.frame_type, outcome.frame_data(response.message_id))
         await self._storage.end(
             Ending(
@@ -58,6 +66,8 @@ class Interruption:
                 log=log.stored(terminal),
                 started_at=response.started_at,
                 ended_at=self._now(),
+                spender=spender,
+                model=None,
             )
         )
         await self._logs.complete(response.id, [*log.frames_after(0, log.last_seq), terminal.encoded])
@@ -70,6 +80,16 @@ class Interruption:
         known = log.snapshot().text
         if len(text) > len(known) and text.startswith(known):
             log.show([log.stage(DELTA, {"text": text[len(known) :]})])
+
+
+def _shown_usage(log: EventLog) -> Usage:
+    """What its frames say it has cost, which is the least: each piece of text was at least one token."""
+    frames = [_decoder.decode(frame) for frame in log.frames_after(0, log.last_seq)]
+    progress = [frame.data for frame in frames if frame.type == "response.in_progress"]
+    pieces = sum(frame.type == DELTA for frame in frames)
+    if not progress:
+        return Usage(output_tokens=pieces)
+    return Usage(int(progress[-1]["done"]), int(progress[-1]["cached_tokens"]), pieces)
 
 
 def _identity(response: Response) -> AnswerIdentity:

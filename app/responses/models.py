@@ -16,6 +16,7 @@ class Response(Base):
 
     `status` has the values of MessageStatus and is kept equal to the message's. `owner` is the server process that makes it, and
     `wanted_status` what somebody told another one: the owner looks here, because a message between servers may be lost.
+    `key_id` is the API key that its question came with.
     """
 
     __tablename__ = "responses"
@@ -38,6 +39,7 @@ class Response(Base):
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     owner: Mapped[str] = mapped_column(String(36))
     wanted_status: Mapped[str | None] = mapped_column(String(16))
+    key_id: Mapped[str | None] = mapped_column(String(36))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     started_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UTCDateTime)

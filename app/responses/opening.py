@@ -20,9 +20,11 @@ from app.database import Database
 from app.idempotency import Idempotency
 from app.operations.health import Readiness
 from app.operations.metrics import Metrics
+from app.operations.tracing import Tracing
 from app.realtime.event_log import EventLog
 from app.realtime.hub import Hub
 from app.realtime.journal import Journal
+from app.realtime.protocol import CloseCode
 from app.realtime.recorder import Recorder
 from app.replicas.bus import News, Topic
 from app.replicas.ending import ended
@@ -43,6 +45,7 @@ from app.responses.storage import AnswerStorage
 from app.responses.unwatched import Unwatched
 from app.responses.wishes import Wishes
 from app.settings import Settings
+from app.usage.quotas import QuotaService
 from engine.client import EngineClient
 from engine.types import ContextPolicy, EngineEvent
 
@@ -70,6 +73,12 @@ class Responses:
 
     def stop_answers(self, conversation_id: str) -> None:
         """End whatever is being made here for a conversation that is gone."""
+        for answer in self.dispatcher.answers_in(conversation_id):
+            answer.stop(MessageStatus.CANCELLED)
+
+    def conversation_kicked(self, conversation_id: str) -> None:
+        """Its session is ended by an administrator: who watches it is disconnected, and whatever is being made for it ends."""
+        self.hub.close_watchers(conversation_id, CloseCode.KICKED, "kicked")
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
 
@@ -103,8 +112,10 @@ async def open_responses(
     database: Database,
     idempotency: Idempotency,
     replicas: Replicas,
+    quotas: QuotaService,
     readiness: Readiness,
     metrics: Metrics,
+    tracing: Tracing,
     *,
     monotonic: Monotonic,
     now: Now,
@@ -127,6 +138,7 @@ async def open_responses(
             storage,
             recorder,
             metrics,
+            tracing,
             Elders(database, replicas),
             owner=owner,
             context_policy=ContextPolicy(settings.context_policy),
@@ -142,6 +154,7 @@ async def open_responses(
             database,
             idempotency,
             admission,
+            quotas,
             dispatcher,
             recorder,
             hub,

@@ -17,6 +17,8 @@ from app.database import chunks, insert_if_absent
 from app.errors import NotFound
 from app.identifiers import is_id
 from app.responses.models import Response, ResponseLog
+from app.usage.ledger import record_answer
+from app.usage.limits import Spender
 
 UNFINISHED = tuple(status for status in MessageStatus if not status.is_final)
 
@@ -40,6 +42,8 @@ class Ending:
     log: bytes
     started_at: datetime | None
     ended_at: datetime
+    spender: Spender
+    model: str | None
 
 
 class Stored(Enum):
@@ -211,6 +215,13 @@ async def conversation(session: AsyncSession, conversation_id: str) -> Conversat
     return await session.get(Conversation, conversation_id)
 
 
+async def spender_of(session: AsyncSession, response: Response) -> Spender:
+    """On whose account a response is made."""
+    columns = select(Conversation.user_id, Conversation.persona).where(Conversation.id == response.conversation_id)
+    row = (await session.execute(columns)).one()
+    return Spender(row.user_id, response.key_id, row.persona)
+
+
 async def message_text(session: AsyncSession, message_id: str) -> tuple[str, int]:
     """What the database has of an answer, and up to which frame that goes."""
     row = (await session.execute(select(Message.content, Message.last_seq).where(Message.id == message_id))).one()
@@ -234,7 +245,16 @@ async def write_growth(session: AsyncSession, growth: Growth) -> None:
 
 
 async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
-    """Write the end of a response, once or again."""
+    """Write the end of a response, once or again. What it has cost is recorded in any case."""
+    await record_answer(
+        session,
+        ending.spender,
+        response_id=ending.response_id,
+        model=ending.model,
+        status=ending.status,
+        usage=ending.usage,
+        ended_at=ending.ended_at,
+    )
     if (user_id := await _hold_conversation(session, ending.conversation_id)) is None:
         return Stored.GONE
     changed = await session.execute(

@@ -23,7 +23,7 @@ from app.responses.service import NewTurn, TurnService
 from app.settings import Settings
 
 NO_STORE = {"Cache-Control": "no-store"}
-REFUSALS = problem_responses(400, 401, 403, 404, 409, 413, 415, 422, 503)
+REFUSALS = problem_responses(400, 401, 403, 404, 409, 413, 415, 422, 429, 503)
 LAST_SEQ_MAX = 2**53
 
 Seq = Annotated[int, QueryParameter(ge=0, le=LAST_SEQ_MAX, description="The last event that is known already")]
@@ -45,7 +45,9 @@ async def create_message(
 ) -> Response[Accepted]:
     """The message is durable when this answers; its answer is being made and is followed through its events. Another
     `parent_id` than the newest answer makes a branch. The same `client_message_id` again is the same message."""
-    return _accepted(await turns.say(caller.user_id, conversation_id, data, idempotent=idempotent))
+    return _accepted(
+        await turns.say(caller.user_id, conversation_id, data, key_id=caller.key_id, idempotent=idempotent)
+    )
 
 
 @post(
@@ -63,7 +65,9 @@ async def regenerate(
     turns: NamedDependency[TurnService],
 ) -> Response[Accepted]:
     """Another answer to a message of the user, beside the ones it has. `message` is the new answer's, still empty."""
-    return _accepted(await turns.regenerate(caller.user_id, conversation_id, data, idempotent=idempotent))
+    return _accepted(
+        await turns.regenerate(caller.user_id, conversation_id, data, key_id=caller.key_id, idempotent=idempotent)
+    )
 
 
 @get("/responses/{response_id:str}", summary="Read an answer's state", responses=problem_responses(401, 404))

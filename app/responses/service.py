@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -37,6 +37,9 @@ from app.responses.params import shown_params
 from app.responses.prompt import session_key
 from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
 from app.settings import Settings
+from app.usage.charge import Charge
+from app.usage.limits import Spender
+from app.usage.quotas import QuotaService
 from engine.types import Role, SamplingParams, SessionKey
 
 logger = structlog.stdlib.get_logger(__name__)
@@ -74,6 +77,7 @@ class TurnService:
         database: Database,
         idempotency: Idempotency,
         admission: Admission,
+        quotas: QuotaService,
         dispatcher: Dispatcher,
         recorder: Recorder,
         hub: Hub,
@@ -87,6 +91,7 @@ class TurnService:
         self._database = database
         self._idempotency = idempotency
         self._admission = admission
+        self._quotas = quotas
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._hub = hub
@@ -112,6 +117,7 @@ class TurnService:
         conversation_id: str,
         wanted: MessageCreate,
         *,
+        key_id: str | None = None,
         idempotent: IdempotentRequest | None = None,
         sender: Sender | None = None,
     ) -> NewTurn:
@@ -133,12 +139,14 @@ class TurnService:
                 now=self._now(),
                 client_message_id=wanted.client_message_id,
             )
-            reply, response = await self._add_answer(session, conversation, question, verdict.sampling)
+            reply, response = await self._add_answer(session, conversation, question, verdict.sampling, key_id)
             message = MessageBody.of(question, [reply.id], self._live)
             return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
 
         asked = Asked(wanted.parent_id, wanted.content, wanted.params)
-        return await self._accept(user_id, conversation_id, asked, store, idempotent, sender, wanted.client_message_id)
+        return await self._accept(
+            Spender(user_id, key_id), conversation_id, asked, store, idempotent, sender, wanted.client_message_id
+        )
 
     async def regenerate(
         self,
@@ -146,6 +154,7 @@ class TurnService:
         conversation_id: str,
         wanted: Regenerate,
         *,
+        key_id: str | None = None,
         idempotent: IdempotentRequest | None = None,
         sender: Sender | None = None,
     ) -> NewTurn:
@@ -159,12 +168,12 @@ class TurnService:
                 )
             if verdict.refusal is not None:
                 raise verdict.refusal
-            reply, response = await self._add_answer(session, conversation, question, verdict.sampling)
+            reply, response = await self._add_answer(session, conversation, question, verdict.sampling, key_id)
             message = MessageBody.of(reply, [], self._live)
             return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
 
         asked = Asked(wanted.parent_id, None, wanted.params)
-        return await self._accept(user_id, conversation_id, asked, store, idempotent, sender, None)
+        return await self._accept(Spender(user_id, key_id), conversation_id, asked, store, idempotent, sender, None)
 
     async def conversation_of(self, user_id: str, message_id: str) -> str:
         """The conversation of one of the caller's messages. Raises NotFound."""
@@ -173,7 +182,7 @@ class TurnService:
 
     async def _accept(
         self,
-        user_id: str,
+        spender: Spender,
         conversation_id: str,
         asked: Asked,
         store: Store,
@@ -182,17 +191,19 @@ class TurnService:
         client_message_id: str | None,
     ) -> NewTurn:
         """Store a turn in one transaction and hand its answer over, whatever becomes of the caller meanwhile."""
+        user_id = spender.user_id
         arrival = self._admission.open_for()
 
         async def accept() -> NewTurn:
             try:
-                return await stored_and_begun()
+                async with self._quotas.charging(spender) as charge:
+                    return await stored_and_begun(charge)
             finally:
                 self._admission.arrived(arrival)
 
-        async def stored_and_begun() -> NewTurn:
+        async def stored_and_begun(charge: Charge) -> NewTurn:
             async with self._locks.holding(conversation_id):
-                verdict = await self._admission.judge(user_id, conversation_id, asked, arrival)
+                verdict = await self._admission.judge(user_id, conversation_id, asked, arrival, charge)
                 turn: NewTurn | None = None
                 try:
                     async with self._database.write() as session:
@@ -211,6 +222,7 @@ class TurnService:
                         turn.accepted,
                         verdict,
                         session_key(user_id, conversation_id),
+                        charge,
                         conversation_body,
                         client_message_id,
                         sender,
@@ -267,7 +279,12 @@ class TurnService:
         return parent.id
 
     async def _add_answer(
-        self, session: AsyncSession, conversation: Conversation, question: Message, sampling: SamplingParams
+        self,
+        session: AsyncSession,
+        conversation: Conversation,
+        question: Message,
+        sampling: SamplingParams,
+        key_id: str | None,
     ) -> tuple[Message, Response]:
         """The rows of an answer that is going to be made: its message, still empty, and the response."""
         now = self._now()
@@ -294,6 +311,7 @@ class TurnService:
             usage=None,
             error=None,
             owner=self._owner,
+            key_id=key_id,
             created_at=now,
             started_at=None,
             ended_at=None,
@@ -307,6 +325,7 @@ class TurnService:
         accepted: Accepted,
         verdict: Verdict,
         session: SessionKey,
+        charge: Charge,
         conversation: ConversationBody,
         client_message_id: str | None,
         sender: Sender | None,
@@ -326,6 +345,8 @@ class TurnService:
             verdict.sampling,
             session,
             self._recorder,
+            spender=replace(charge.spender, persona=conversation.persona),
+            charge=charge,
             prompt_tokens=verdict.prompt_tokens,
             window_s=self._settings.delta_window_ms / 1000,
             monotonic=self._monotonic,
@@ -342,6 +363,7 @@ class TurnService:
         self._hub.open_log(answer.log)
         if follower is not None:
             follower.follow(answer.log)
+        charge.keep()
         self._dispatcher.enqueue(answer)
 
 

@@ -18,6 +18,7 @@ from app.realtime.connection import Connection, ConnectionLimits
 from app.realtime.protocol import CloseCode
 from app.realtime.socket_writer import SocketWriter
 from app.responses.commands import SocketCommands
+from app.usage.limits import Spender
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -82,6 +83,13 @@ async def _open(socket: AnySocket, context: AppContext) -> None:
         ),
         context.monotonic,
     )
+    limits = await context.quotas.limits(Spender(caller.user_id, caller.key_id).subjects)
+    # Without a pause until it is one of them, so that of many that come at once no more get through than may.
+    for subject, limit in limits.items():
+        if limit.sockets and context.hub.sockets_of(subject.id) >= limit.sockets:
+            context.metrics.rejected("quota_sockets")
+            await _refuse(socket, CloseCode.TOO_MANY_REQUESTS, "too many sockets of this account or key")
+            return
     # From here on whoever ends the sign-in can close the socket; what ended before that is seen now.
     context.hub.add_socket(connection)
     try:

@@ -5,6 +5,9 @@ The namespace is made from who asks, so what is somebody else's is not there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from app.engine_view import EngineView
 from app.errors import NotFound, Unavailable
 from app.identifiers import UserId, is_id
@@ -27,10 +30,8 @@ class SessionService:
 
     async def own(self, user_id: UserId) -> SessionList:
         """The caller's live sessions, the one used last first. Raises Unavailable while the engine is not ready."""
-        try:
+        with engine_refusals():
             snapshot = await self._view.snapshot()
-        except EngineNotReady as problem:
-            raise _not_ready(problem) from None
         namespace = Namespace.user(user_id)
         found = [status for status in snapshot.sessions if status.key.namespace == namespace]
         return SessionList([SessionBody.of(status) for status in sorted(found, key=lambda status: status.idle_s)])
@@ -40,11 +41,8 @@ class SessionService:
         if not is_id(session_id):
             raise _no_session()
         try:
-            is_dropped = await self._engine.drop_session(SessionKey(Namespace.user(user_id), session_id))
-        except EngineNotReady as problem:
-            raise _not_ready(problem) from None
-        except FilesNotDeleted as problem:
-            raise Unavailable(str(problem), retry_after_s=RETRY_FILES_S, code="files_not_deleted") from None
+            with engine_refusals():
+                is_dropped = await self._engine.drop_session(SessionKey(Namespace.user(user_id), session_id))
         finally:
             self._view.forget()
         if not is_dropped:
@@ -55,5 +53,14 @@ def _no_session() -> NotFound:
     return NotFound("there is no such session")
 
 
-def _not_ready(problem: EngineNotReady) -> Unavailable:
-    return Unavailable(f"the model does not run: {problem}", retry_after_s=RETRY_NOT_READY_S, code="engine_not_ready")
+@contextmanager
+def engine_refusals() -> Iterator[None]:
+    """What the engine cannot do now, in the words of the edge. Raises Unavailable."""
+    try:
+        yield
+    except EngineNotReady as problem:
+        raise Unavailable(
+            f"the model does not run: {problem}", retry_after_s=RETRY_NOT_READY_S, code="engine_not_ready"
+        ) from None
+    except FilesNotDeleted as problem:
+        raise Unavailable(str(problem), retry_after_s=RETRY_FILES_S, code="files_not_deleted") from None

@@ -205,6 +205,11 @@ def test_only_kernels_import_triton_and_only_the_redis_twins_redis() -> None:
     assert [str(path) for path in twins if path.parent != Path("app/replicas") or path.stem[:6] != "redis_"] == []
 
 
+def test_only_the_traces_import_opentelemetry_and_nothing_imports_them_at_start() -> None:
+    tracing = [str(path) for path in modules(*ROOMS) if imports_package(path, "opentelemetry")]
+    assert tracing == ["app/operations/otel_tracing.py"]
+
+
 def test_a_domain_never_reads_another_domains_queries() -> None:
     wrong = []
     for path in modules("app"):
@@ -220,6 +225,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {_normalised(line.split("==")[0].split("[")[0]) for line in project["dependencies"]}
+    # An extra: only where traces are wanted.
+    declared |= {_normalised(line.split("==")[0]) for line in project["optional-dependencies"]["otel"]}
     # Only chosen on a GPU, where torch brings it along.
     declared.add("triton")
     distributions = packages_distributions()

@@ -7,11 +7,27 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    DateTime,
+    Engine,
+    Integer,
+    LargeBinary,
+    MetaData,
+    create_engine,
+    insert,
+    inspect,
+    select,
+    text,
+)
 
 import app
 from app import migrate
@@ -171,6 +187,75 @@ def test_conversations_of_a_persona_go_on_with_what_it_said_before_versions_were
         rows = connection.execute(text("SELECT name, system_prompt FROM personas ORDER BY name")).all()
         assert [tuple(row) for row in rows] == [("b", "Be."), ("terse", "Be brief.")]
     engine.dispose()
+
+
+FIRST_MOMENT = "2026-12-01 12:00:00.000001"
+
+
+def filled_first_version(url: str) -> dict[str, list[dict[str, object]]]:
+    """A database of revision 1 with three rows in every table; what is in them."""
+    migrate.upgrade(url, "0001")
+    engine = create_engine(migrate.sync_url(url))
+    tables = MetaData()
+    with engine.begin() as connection:
+        tables.reflect(connection)
+        for table in tables.sorted_tables:
+            if table.name != "alembic_version":
+                for number in range(3):
+                    connection.execute(insert(table).values({c.name: invented(c, number) for c in table.columns}))
+    rows = all_rows(engine, tables)
+    engine.dispose()
+    return rows
+
+
+def invented(column: Column[Any], number: int) -> object:
+    """A value for a column: what refers to another row gets that row's own."""
+    if column.foreign_keys and column.name != "parent_id":
+        return f"id {number}"
+    if column.name in ("parent_id", "issuer_id") and column.nullable:
+        return None
+    if isinstance(column.type, Boolean):
+        return bool(number % 2)
+    if isinstance(column.type, DateTime):
+        return datetime.fromisoformat(FIRST_MOMENT).replace(tzinfo=UTC) + timedelta(seconds=number)
+    if isinstance(column.type, Integer):
+        return number + 1
+    if isinstance(column.type, LargeBinary):
+        return b"[]" + bytes([number])
+    if isinstance(column.type, JSON):
+        return [f"tag {number}"] if column.name == "tags" else {"number": number}
+    return f"id {number}" if column.name in ("id", "parent_id") else f"{column.name} {number}"[: column.type.length]
+
+
+def all_rows(engine: Engine, tables: MetaData) -> dict[str, list[dict[str, object]]]:
+    """Every row of these columns, by table, in the order of its key."""
+    with engine.begin() as connection:
+        return {
+            table.name: [
+                dict(row._mapping) for row in connection.execute(select(table).order_by(*table.primary_key.columns))
+            ]
+            for table in tables.sorted_tables
+            if table.name != "alembic_version"
+        }
+
+
+def test_every_row_of_every_table_of_the_first_version_survives_every_upgrade(empty_url: str) -> None:
+    """C30, open-webui/open-webui#9853: one step after the other, and not a value is different."""
+    before = filled_first_version(empty_url)
+    assert {name: len(rows) for name, rows in before.items()} == dict.fromkeys(before, 3)
+    script = ScriptDirectory.from_config(migrate.alembic_config(None))
+    revisions = [revision.revision for revision in script.walk_revisions()][::-1]
+    for revision in revisions[1:]:
+        migrate.upgrade(empty_url, revision)
+        engine = create_engine(migrate.sync_url(empty_url))
+        tables = MetaData()
+        with engine.begin() as connection:
+            tables.reflect(connection)
+        after = all_rows(engine, tables)
+        engine.dispose()
+        for name, rows in before.items():
+            assert [{key: row[key] for key in rows[0]} for row in after[name]] == rows, (revision, name)
+    assert migrate.check(empty_url) == []
 
 
 def test_upgrading_twice_changes_nothing(empty_url: str) -> None:

@@ -17,6 +17,7 @@ from app.accounts.models import UserRole
 from app.accounts.passwords import Passwords
 from app.asgi import create_app
 from app.context import AppContext
+from app.operations.tracing import Tracing
 from app.settings import Settings
 from engine.client import EngineClient
 from tests.support.clock import SteppedClock
@@ -71,6 +72,7 @@ async def running_app(
     engine: EngineClient | None = None,
     clock: SteppedClock | None = None,
     web_folder: Path | None = None,
+    tracing: Tracing | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningApp]:
     """An application on this database, without pages unless a folder is given. `settings` replace the defaults; the engine is
@@ -84,6 +86,7 @@ async def running_app(
             chosen,
             engine,
             passwords=passwords,
+            tracing=tracing,
             now=clock.now,
             monotonic=clock.monotonic,
             web_folder=web_folder or data / "no pages",

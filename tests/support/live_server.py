@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from app.accounts.models import UserRole
 from app.asgi import create_app
 from app.context import AppContext
+from app.operations.tracing import Tracing
 from app.realtime.protocol import TERMINAL_TYPES
 from app.server import Server
 from app.settings import Settings
@@ -212,13 +213,18 @@ class LiveServer:
 
 @asynccontextmanager
 async def live_server(
-    data: Path, database_url: str = "", *, engine: FakeEngine | None = None, **settings: Any
+    data: Path,
+    database_url: str = "",
+    *,
+    engine: FakeEngine | None = None,
+    tracing: Tracing | None = None,
+    **settings: Any,
 ) -> AsyncIterator[LiveServer]:
     """A server whose engine answers by itself, a piece every millisecond, unless the test brings another."""
     engine = engine or FakeEngine(delay_s=0.001)
     passwords = quick_passwords()
     chosen = Settings(data=data, database_url=database_url, port=0, **{"titles": "message", **settings})
-    app = create_app(chosen, engine, passwords=passwords, web_folder=data / "no pages")
+    app = create_app(chosen, engine, passwords=passwords, tracing=tracing, web_folder=data / "no pages")
     server = Server(app, chosen)
     serving = asyncio.create_task(server.serve())
     try:

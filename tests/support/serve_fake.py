@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("--delay-ms", type=float, default=5.0)
     parser.add_argument("--words", type=int, default=0)
     parser.add_argument("--prefill-step-tokens", type=int, default=1_000_000)
+    parser.add_argument("--max-running", type=int, default=32)
     parser.add_argument("--ready-after-s", type=float, default=0.0)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     chosen = parser.parse_args()
@@ -65,6 +66,7 @@ def main() -> int:
             answer=answer,
             context_tokens=1_000_000,
             prefill_step_tokens=chosen.prefill_step_tokens,
+            max_running=chosen.max_running,
         )
         asyncio.run(serve(settings, listener, engine, chosen.ready_after_s))
     return 0

@@ -20,6 +20,7 @@ from app.operations.logging import configure_logging, current_trace_id
 from app.operations.metrics import CONTENT_TYPE, Metrics
 from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
+from app.operations.tracing import NoTracing
 from app.settings import Settings
 from engine.types import EngineState, EngineStats
 from tests.support.logs import restored_logging
@@ -63,7 +64,7 @@ def metrics() -> Metrics:
 @pytest.fixture
 def client(metrics: Metrics) -> httpx.AsyncClient:
     app = Litestar([read_thing, broken, metrics_route(metrics)], logging_config=FailureLog(), openapi_config=None)
-    app.asgi_handler = RequestLog(app.asgi_handler, metrics)
+    app.asgi_handler = RequestLog(app.asgi_handler, metrics, NoTracing())
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
     return httpx.AsyncClient(transport=transport, base_url="http://test")
 

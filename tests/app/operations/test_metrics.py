@@ -195,3 +195,38 @@ async def test_the_loops_lag_is_what_a_timer_was_late() -> None:
         await watch_event_loop(lags.append, late_by_30_ms, clock)
     assert lags == pytest.approx([0.03, 0.03])
     assert SAMPLE_S > 0
+
+
+PROMISED = {
+    "time to first token": ("kvasir_time_to_first_token_seconds", "histogram"),
+    "inter-token": ("kvasir_inter_token_latency_seconds", "histogram"),
+    "queue seconds": ("kvasir_request_queue_time_seconds", "histogram"),
+    "prefill seconds": ("kvasir_request_prefill_time_seconds", "histogram"),
+    "decode seconds": ("kvasir_request_decode_time_seconds", "histogram"),
+    "end to end": ("kvasir_e2e_request_latency_seconds", "histogram"),
+    "running": ("kvasir_requests_running", "gauge"),
+    "waiting": ("kvasir_requests_waiting", "gauge"),
+    "pages by tier": ("kvasir_pages", "gauge"),
+    "prefix tokens queried": ("kvasir_prefix_cache_queries", "counter"),
+    "prefix tokens hit by source": ("kvasir_prefix_cache_hits", "counter"),
+    "preemptions": ("kvasir_preemptions", "counter"),
+    "rejections by reason": ("kvasir_rejections", "counter"),
+    "sockets": ("kvasir_sockets", "gauge"),
+    "event-loop lag": ("kvasir_event_loop_lag_seconds", "histogram"),
+}
+
+
+@pytest.mark.parametrize("promise", PROMISED)
+def test_every_promised_number_is_there_in_prometheus_style(metrics: Metrics, promise: str) -> None:
+    metrics.rejected("queue_full")
+    families = {family.name: family for family in text_string_to_metric_families(metrics.exposition().decode())}
+    name, kind = PROMISED[promise]
+    assert families[name].type == kind
+    assert families[name].documentation
+    labels = {label for sample in families[name].samples for label in sample.labels}
+    wanted = {
+        "kvasir_pages": {"tier", "state"},
+        "kvasir_prefix_cache_hits": {"source"},
+        "kvasir_rejections": {"reason"},
+    }
+    assert labels - {"le"} == wanted.get(name, set())

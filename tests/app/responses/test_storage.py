@@ -14,6 +14,7 @@ from app.database import Database
 from app.responses import queries
 from app.responses.queries import Ending, Stored
 from app.responses.storage import AnswerStorage
+from app.usage.limits import Spender
 from tests.support.trees import MOMENT, add_conversation
 
 ENDING = Ending(
@@ -31,6 +32,8 @@ ENDING = Ending(
     log=b"[]",
     started_at=None,
     ended_at=datetime(2026, 1, 1, tzinfo=UTC),
+    spender=Spender("00000000-0000-4000-8000-000000000003"),
+    model="fake",
 )
 
 
