@@ -54,9 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Annotated[
         str, Meta(description="Other origins whose pages may use the cookie, comma separated; the own one always may")
     ] = ""
-    cookie_secure: Annotated[
-        bool, Meta(description="Mark the cookie Secure; on by itself when the public URL is https")
-    ] = False
+    cookie_secure: Annotated[bool, Meta(description="Mark the cookie Secure; on by itself under https")] = False
 
     database_url: Annotated[
         str, Meta(description="SQLAlchemy URL; empty means SQLite in the data folder; postgresql://… for PostgreSQL")
@@ -185,9 +183,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="Seconds after its last turn until a session is gone everywhere; the conversation stays"),
     ] = 86400
     session_notice_s: Annotated[Seconds, Meta(description="Seconds of notice before a session leaves; 0: none")] = 30
-    kv_transfer_timeout_s: Annotated[
-        Interval, Meta(description="Seconds a read or write of the disk may take; after that it counts as failed")
-    ] = 10
+    kv_transfer_timeout_s: Annotated[Interval, Meta(description="Seconds a read or write of the disk may take")] = 10
     kv_save_s: Annotated[
         Seconds, Meta(description="Seconds a stopping engine may spend on writing sessions to disk")
     ] = 10
@@ -251,12 +247,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="Who names a conversation that nobody has: model, after its first answer; message: its first one"
         ),
     ] = "model"
-    temporary_hours: Annotated[
-        int, Meta(ge=1, le=876000, description="Hours a temporary conversation lives, unless it is kept")
-    ] = 24
-    retention_days: Annotated[
-        int, Meta(ge=0, le=36500, description="Days without a change after which a conversation is removed; 0: never")
-    ] = 0
+    temporary_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours a temporary conversation lives")] = 24
+    retention_days: Annotated[int, Meta(ge=0, le=36500, description="Days unchanged until removal; 0: never")] = 0
     import_max_mib: Annotated[
         int,
         Meta(ge=1, le=1 << 20, description="MiB of a file that is imported as a conversation; more is refused (413)"),
