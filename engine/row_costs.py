@@ -18,8 +18,11 @@ QUANTILE: Final = 0.25
 """Of the steps with so many rows, the part that is quicker than what is remembered: other work on the machine makes some steps
 slower and none quicker."""
 
-GAIN: Final = 0.04
-"""How far one step moves what is remembered, as a part of it, once there were many."""
+PACE_GAIN: Final = 0.08
+"""How far one step moves what is remembered of all numbers of rows, as a part of it: other work comes and goes, and slows all."""
+
+GAIN: Final = 0.01
+"""How far it moves what is remembered of its own number, once there were many: that is the machine's, and changes little."""
 
 LEAK: Final = 0.0001
 """By what part a number of rows seems cheaper with each step that had fewer rows, so that it is tried again some time: what was
@@ -34,17 +37,20 @@ class RowCosts:
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
+        """On a machine whose pace is 1."""
+        self._pace = 1.0
         self._steps: dict[int, int] = {}
         self._known: list[int] = []
 
     def observe(self, rows: int, seconds: float) -> None:
         """A step with so many rows took this long."""
-        before = self._seconds.get(rows)
-        if before is None:
+        seconds /= self._pace
+        before = self._unpaced_seconds(rows)
+        if rows not in self._seconds:
             place = bisect_left(self._known, rows)
             if place:
                 # A further row never costs more than one of those before: that was a bad moment.
-                seconds = min(seconds, self.seconds(rows) * rows / self._known[place - 1])
+                seconds = min(seconds, before * rows / self._known[place - 1])
             self._known.insert(place, rows)
             self._seconds[rows], self._steps[rows] = seconds, 1
             return
@@ -52,10 +58,15 @@ class RowCosts:
             self._seconds[more] *= 1.0 - max(LEAK, FIRST_LEAK / self._steps[more])
         self._steps[rows] += 1
         gain = max(GAIN, 1.0 / self._steps[rows])
-        self._seconds[rows] = before * (1.0 + gain * (QUANTILE - (seconds < before)))
+        direction = QUANTILE - (seconds < before)
+        self._seconds[rows] = before * (1.0 + gain * direction)
+        self._pace *= 1.0 + PACE_GAIN * direction
 
     def seconds(self, rows: int) -> float:
         """What a step with so many rows takes; 0 before anything was measured. Never less than with fewer rows."""
+        return self._pace * self._unpaced_seconds(rows)
+
+    def _unpaced_seconds(self, rows: int) -> float:
         place = bisect_left(self._known, rows)
         below = max((self._seconds[fewer] for fewer in self._known[:place]), default=0.0)
         if place == len(self._known):

@@ -48,3 +48,14 @@ def test_what_was_measured_once_in_a_bad_moment_is_tried_again() -> None:
     for _ in range(150):
         costs.observe(1, 0.003)
     assert costs.seconds(2) < 1.1 * costs.seconds(1)
+
+
+def test_other_work_that_comes_and_goes_slows_all_numbers_of_rows_alike() -> None:
+    costs, chance = RowCosts(), random.Random(5)
+    for moment in range(40):
+        busy = (1.0, 3.0)[moment % 2]
+        for _ in range(100):
+            # Mostly so many answers as there are, now and then one with a draft.
+            rows = 8 if chance.random() < 0.8 else chance.randint(9, 12)
+            costs.observe(rows, busy * chance.uniform(1.0, 1.5) * rows * 0.001)
+    assert costs.seconds(12) / costs.seconds(8) == pytest.approx(12 / 8, rel=0.15)
