@@ -46,7 +46,8 @@ def test_a_window_that_is_too_short_is_no_measurement() -> None:
 
 
 def test_every_sequence_makes_all_its_tokens_and_each_step_is_told(folder: Path) -> None:
-    engine = TokenEngine(EngineConfig(folder, "tiny", threads=1, reuse=False, kv_memory_bytes=1 << 24))
+    config = EngineConfig(folder, "tiny", threads=1, reuse=False, kv_memory_bytes=1 << 24, speculation_tokens=0)
+    engine = TokenEngine(config)
     try:
         engine.start()
         _, steps = engine.run([[5, 6, 7], [8, 9, 10, 11]], 6)
