@@ -308,7 +308,8 @@ class Memory:
         """Whether these neighbours are brought back sooner than computed, by what both have taken so far."""
         num_tokens = sum(page.num_tokens for page in pages)
         load = StepLoad().with_prompt(num_tokens, pages[0].index * PAGE_TOKENS)
-        seconds = self._scheduler.step_size.seconds(load)
+        step_size = self._scheduler.step_size
+        seconds = step_size.seconds(load) if step_size.knows_prompts else 0.0
         return self.tiers.worth_fetching(pages, num_tokens / seconds if seconds > 0 else None)
 
     def _demote(self, demotion: Demotion, reason: Departure, on_done: Callable[[], None]) -> None:

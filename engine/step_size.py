@@ -58,6 +58,10 @@ tenth of a millisecond."""
 LEAST_S = 1e-6
 """A step that took less was not measured."""
 
+LEAST_CHUNK_TOKENS = 128
+"""Prompt tokens that one measured step must have had before the cost of a token is believed for a whole conversation: from a
+few short prompts it cannot be told apart from what every step costs, and may come out a hundred times too small."""
+
 LEAST_STEPS = 4
 """Measured steps before the estimate is used; until then the configured budget is."""
 
@@ -131,6 +135,11 @@ class StepSize:
     def seconds(self, load: StepLoad) -> float:
         """What a step with this load is expected to take; 0 before anything was measured."""
         return self._pace * self._unpaced_seconds(load)
+
+    @property
+    def knows_prompts(self) -> bool:
+        """Whether what a long prompt takes can be told from what was measured."""
+        return self._is_known and self._most_prompt_tokens >= LEAST_CHUNK_TOKENS
 
     def prompt_tokens(
         self, answers: StepLoad, context_tokens: int, usual_s: float | None = None, *, is_watched: bool = True

@@ -138,6 +138,16 @@ def test_a_step_whose_answers_nobody_watches_takes_the_budget_up_to_the_target()
     assert with_target.prompt_tokens(answers(4), 0, is_watched=False) == with_target.prompt_tokens(answers(4), 0)
 
 
+def test_what_a_long_prompt_takes_is_not_told_from_short_ones() -> None:
+    """After a restart one greeting was measured, and a conversation that lay on disk was read again for ten seconds."""
+    machine, size = Machine(), StepSize(BUDGET)
+    for _ in range(20):
+        size.observe(StepLoad().with_prompt(20, 16), machine.seconds(StepLoad().with_prompt(20, 16)))
+    assert not size.knows_prompts
+    size.observe(StepLoad().with_prompt(200, 0), machine.seconds(StepLoad().with_prompt(200, 0)))
+    assert size.knows_prompts
+
+
 def test_an_impossible_target_still_leaves_prompts_a_share() -> None:
     machine, size = Machine(), StepSize(BUDGET, 0.001)
     live(machine, size, 200, random.Random(0))
