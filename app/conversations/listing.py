@@ -118,12 +118,10 @@ def by_list(
 
 def by_index(user_id: str, conditions: Sequence[ColumnElement[bool]], ways: Sequence[_Way]) -> Select[str]:
     """Every conversation that fits, not yet in order."""
-    # As an expression, because the index by person and time would be tempting here, and reads the whole list.
-    owner = Conversation.user_id.concat("")
     # And each collected by itself, as if nothing else were known of what it is for.
     collected = [way.fitting.cte(f"fitting_{number}").prefix_with("MATERIALIZED") for number, way in enumerate(ways)]
     fitting = [Conversation.id.in_(select(cte.c.conversation_id)) for cte in collected]
-    return select(Conversation.id).where(*fitting, owner == user_id, *conditions)
+    return select(Conversation.id).where(*fitting, _is_owner(user_id), *conditions)
 
 
 async def found_texts(
@@ -164,6 +162,11 @@ def _ways(session: AsyncSession, user_id: str, narrowing: Narrowing) -> list[_Wa
     return ways
 
 
+def _is_owner(user_id: str) -> ColumnElement[bool]:
+    # As an expression, where ids are known: the index by person and time would be tempting, and reads the whole list.
+    return Conversation.user_id.concat("") == user_id
+
+
 def _is_any(rows: Select[int]) -> ColumnElement[bool]:
     # Not EXISTS: PostgreSQL would collect all that fits first, which is the other way.
     return rows.limit(1).correlate(Conversation).scalar_subquery().is_not(None)
@@ -178,6 +181,6 @@ def _from_place(statement: Select, before: Place | None, limit: int) -> Select: 
 async def _in_this_order(session: AsyncSession, user_id: str, conversation_ids: Sequence[str]) -> list[Conversation]:
     rows: dict[str, Conversation] = {}
     for chunk in chunks(conversation_ids):
-        statement = select(Conversation).where(Conversation.user_id == user_id, Conversation.id.in_(chunk))
+        statement = select(Conversation).where(_is_owner(user_id), Conversation.id.in_(chunk))
         rows.update((row.id, row) for row in await session.scalars(statement))
     return [rows[conversation_id] for conversation_id in conversation_ids]

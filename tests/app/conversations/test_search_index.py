@@ -157,7 +157,9 @@ async def test_every_list_goes_by_an_index(chat: Chat, monkeypatch: pytest.Monke
     (plain,) = await plans(chat)
     assert "ix_conversations_user_id_" in plain
     assert "TEMP B-TREE" not in plain
-    first, *_ = await plans(chat, q="river")
+    first, by_id, *_ = await plans(chat, q="river")
+    # What was found is read by its ids, and not by going through all that its owner has.
+    assert "ix_conversations_user_id_" not in by_id
     assert "ix_conversations_user_id_" in first
     assert "ix_search_documents_conversation_id" in first
     # And when the first look says that little fits:
