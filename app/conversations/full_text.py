@@ -7,7 +7,7 @@ hand, has the words, and which of all documents have them. Words come from `word
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Select, String, and_, cast, column, func, literal, select, table
 from sqlalchemy.dialects.postgresql import TSQUERY
@@ -48,11 +48,17 @@ class PostgresFullText:
     """A tsvector and its GIN index."""
 
     def has(self, words: Sequence[str]) -> ColumnElement[bool]:
-        query = cast(literal(" & ".join(f"'{word}'" for word in words), String), TSQUERY)
-        return SearchDocument.words.op("@@", is_comparison=True)(query)
+        # As an expression, so that the index is left alone: for a row at hand it would look up everything that has the words.
+        at_hand = func.coalesce(SearchDocument.words, SearchDocument.words)
+        return at_hand.op("@@", is_comparison=True)(self._query(words))
 
     def conversations(self, user_id: str, words: Sequence[str]) -> Select[str]:
-        return select(SearchDocument.conversation_id).where(self.has((owner_word(user_id), *words)))
+        query = self._query((owner_word(user_id), *words))
+        return select(SearchDocument.conversation_id).where(SearchDocument.words.op("@@", is_comparison=True)(query))
+
+    @staticmethod
+    def _query(words: Sequence[str]) -> ColumnElement[Any]:
+        return cast(literal(" & ".join(f"'{word}'" for word in words), String), TSQUERY)
 
 
 def full_text(session: AsyncSession) -> FullText:
