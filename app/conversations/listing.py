@@ -31,6 +31,9 @@ FIRST_LOOK = 200
 FITTING_SHARE = 0.025
 """From this share on, the list first is quicker; at it both take about 15 ms, with 100,000 conversations of ten messages."""
 
+FEW = 2000
+"""Conversations that can be looked into one by one, with another condition, in about 15 ms."""
+
 MORE_THAN_NEEDED = 1.3
 """A further look goes through so many times what should be enough, because those that fit do not come evenly."""
 
@@ -85,7 +88,9 @@ async def conversations_page(
     looked_at, look = 0, FIRST_LOOK
     while len(found) < limit:
         if looked_at and len(found) < looked_at * FITTING_SHARE:
-            rest = by_index(user_id, conditions, ways)
+            collected = await _fewest(session, ways)
+            checked = [way.fits for way in ways if way is not collected]
+            rest = by_index(user_id, [*conditions, *checked], collected)
             found += (await session.scalars(_from_place(rest, before, limit - len(found)))).all()
             break
         rows = (await session.execute(by_list(user_id, conditions, ways, before, look))).all()
@@ -116,12 +121,22 @@ def by_list(
     )
 
 
-def by_index(user_id: str, conditions: Sequence[ColumnElement[bool]], ways: Sequence[_Way]) -> Select[str]:
+def by_index(user_id: str, conditions: Sequence[ColumnElement[bool]], way: _Way) -> Select[str]:
     """Every conversation that fits, not yet in order."""
-    # And each collected by itself, as if nothing else were known of what it is for.
-    collected = [way.fitting.cte(f"fitting_{number}").prefix_with("MATERIALIZED") for number, way in enumerate(ways)]
-    fitting = [Conversation.id.in_(select(cte.c.conversation_id)) for cte in collected]
-    return select(Conversation.id).where(*fitting, _is_owner(user_id), *conditions)
+    # Collected by itself, as if nothing else were known of what it is for.
+    fitting = way.fitting.cte("fitting").prefix_with("MATERIALIZED")
+    known = Conversation.id.in_(select(fitting.c.conversation_id))
+    return select(Conversation.id).where(known, _is_owner(user_id), *conditions)
+
+
+async def _fewest(session: AsyncSession, ways: Sequence[_Way]) -> _Way:
+    """The way to collect by; the others are then looked for in what it finds. Tags come last, and are quick to count."""
+    last = ways[-1]
+    if len(ways) > 1:
+        some = last.fitting.limit(FEW + 1).subquery()
+        if (await session.scalar(select(func.count()).select_from(some)) or 0) > FEW:
+            return ways[0]
+    return last
 
 
 async def found_texts(
