@@ -14,6 +14,10 @@ WHILE_STARTING: Final = (1_000_000, 20, 20)
 AS_USUAL: Final = (700, 10, 10)
 """Python's own numbers up to 3.12; later ones take the first and decide the rest by themselves."""
 
+WHILE_SERVING: Final = (10_000, 20, 50)
+"""One look through everything takes a tenth of a second with 500 sockets, and every stream waits for it. With Python's own
+numbers 50 streams had one every few seconds (`python -m tests.bench.sockets`: lag p99 150 to 220 ms, with these 16 to 32)."""
+
 
 def begin_start() -> None:
     """Called before a command's modules are imported. Commands that end soon leave it at that."""
@@ -26,6 +30,6 @@ def end_start() -> None:
 
 
 def settle() -> None:
-    """The same for a server: what is there now is never looked through again, and no answer waits for that."""
+    """For a server: it looks seldom, and what is there now is never looked through again, and no answer waits for that."""
     gc.freeze()
-    end_start()
+    gc.set_threshold(*WHILE_SERVING)

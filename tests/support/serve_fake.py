@@ -23,6 +23,7 @@ from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
 from app.asgi import create_app
+from app.cli.garbage import settle
 from app.clock import utc_now
 from app.database import Database
 from app.identifiers import UserId
@@ -114,6 +115,8 @@ class AnnouncedServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # As the real server does: what the imports have made is not looked through again while answers stream.
+        settle()
         print(f"Listening: {self._url}", flush=True)
 
 
