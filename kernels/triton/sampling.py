@@ -3,7 +3,8 @@
 For a sampler on the device; nothing calls it yet but its tests and the benchmark. The definition is that of the engine's
 sampler: the `top_k` best; of these the best whose mass reaches `top_p`; of these the ones at least `min_p` as likely as the best;
 then the largest of logit plus Gumbel noise. The noise of a token is SplitMix64 (Steele, Lea and Flood, 2014) of the row's key
-and the token, so a seed gives the same token on either side. Of equally likely tokens the lower id is the better one.
+and the token, so a seed gives the same token on either side. Of equally likely tokens the lower id is the better one. Without a
+filter a block of tokens is drawn first, by what its tokens weigh together, then one of them.
 
 Nothing is sorted: the value of the last token that is left in is found by bisection over the bits of floats, 32 passes over
 a row that stays in the device's cache.
@@ -24,7 +25,14 @@ import triton.language as tl
 
 BLOCK = 8192
 
+COLUMNS = 1024
+"""Blocks of tokens that are weighed together."""
+
 GREEDY_BELOW = tl.constexpr(1e-5)
+
+_BLOCK_TOKENS = tl.constexpr(64)
+_BLOCK_IDS = tl.constexpr(1 << 32)
+"""As in the engine's sampler: token `t` is in the block `t % blocks`, whose noise is that of an id no token has."""
 
 _GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)
 _FIRST_FACTOR = tl.constexpr(0xBF58476D1CE4E5B9)
@@ -51,8 +59,20 @@ def sample(
         raise ValueError(f"logits must be float32 rows, and are {logits.dtype} with strides {logits.stride()}")
     ids = torch.empty(rows, dtype=torch.int64, device=logits.device)
     block = min(BLOCK, triton.next_power_of_2(vocabulary))
+    columns = min(COLUMNS, triton.next_power_of_2(-(-vocabulary // _BLOCK_TOKENS.value)))
     _sample[(rows,)](
-        logits, temperatures, top_k, top_p, min_p, keys, ids, vocabulary, logits.stride(0), BLOCK=block, num_warps=16
+        logits,
+        temperatures,
+        top_k,
+        top_p,
+        min_p,
+        keys,
+        ids,
+        vocabulary,
+        logits.stride(0),
+        BLOCK=block,
+        COLUMNS=columns,
+        num_warps=16,
     )
     return ids
 
@@ -140,6 +160,28 @@ def _last_of_top_p(row, vocabulary, temperature, best, limit, k_bound, k_mass, B
 
 
 @triton.jit
+def _one_of_all(row, vocabulary, temperature, best, key, COLUMNS: tl.constexpr):
+    """A token drawn without a filter."""
+    blocks = tl.cdiv(vocabulary, 64)
+    block = tl.zeros([], dtype=tl.int64)
+    height = tl.full([], float("-inf"), dtype=tl.float32)
+    for start in range(0, blocks, COLUMNS):
+        columns = start + tl.arange(0, COLUMNS)
+        weights = tl.zeros([COLUMNS], dtype=tl.float32)
+        for place in range(_BLOCK_TOKENS):
+            weights += tl.exp(_scaled(row, columns + blocks * place, vocabulary, temperature) - best)
+        values = tl.log(weights) + gumbel(key, columns.to(tl.int64) + _BLOCK_IDS)
+        values = tl.where((columns < blocks) & (weights > 0.0), values, float("-inf"))
+        highest = tl.max(values, 0)
+        if highest > height:
+            height = highest
+            block = tl.min(tl.where(values == highest, columns, 0x7FFFFFFF), 0).to(tl.int64)
+    tokens = block + blocks * tl.arange(0, _BLOCK_TOKENS)
+    values = _scaled(row, tokens, vocabulary, temperature) + gumbel(key, tokens)
+    return tl.min(tl.where(values == tl.max(values, 0), tokens, 0x7FFFFFFF), 0).to(tl.int64)
+
+
+@triton.jit
 def _sample(
     logits,
     temperatures,
@@ -151,6 +193,7 @@ def _sample(
     vocabulary,
     stride,
     BLOCK: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     index = tl.program_id(0).to(tl.int64)
     row = logits + index * stride
@@ -169,8 +212,12 @@ def _sample(
         tl.store(ids + index, -1)
         return
 
-    # The bounds: what is below a bound is out, and of what is at it the first `room` tokens are in.
     top_k, top_p, min_p = tl.load(top_ks + index), tl.load(top_ps + index), tl.load(min_ps + index)
+    if (greedy == 0) & ((top_k <= 0) | (top_k >= vocabulary)) & (top_p >= 1.0) & (min_p <= 0.0):
+        tl.store(ids + index, _one_of_all(row, vocabulary, temperature, best, key, COLUMNS))
+        return
+
+    # The bounds: what is below a bound is out, and of what is at it the first `room` tokens are in.
     k_bound = tl.zeros([], dtype=tl.uint32)
     k_room = tl.full([], 0x7FFFFFFF, dtype=tl.int32)
     p_bound = tl.zeros([], dtype=tl.uint32)

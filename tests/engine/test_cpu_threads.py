@@ -60,6 +60,7 @@ def test_a_second_thread_that_does_nothing_is_a_warning(caplog: pytest.LogCaptur
 
 @pytest.mark.usefixtures("two_cores")
 def test_what_disturbs_one_product_is_not_taken_for_a_fault(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
     use_threads(None, Clock({1: 1.0, 2: 0.5}, disturbed=frozenset({5, 6})))
     assert caplog.text == ""
 

@@ -42,7 +42,7 @@ def test_the_noise_is_that_of_the_cpu_for_likely_and_for_rare_numbers() -> None:
         write_noise[(1,)](torch.tensor([kernels.noise_key(seed, 5)]), noise, count)
         state = state_of(SamplingParams(seed=seed), 5)
         expected = _gumbel_noise([state], np.arange(count)[None, :])[0]
-        torch.testing.assert_close(noise, expected, atol=2e-6, rtol=2e-6)
+        torch.testing.assert_close(noise, torch.from_numpy(expected), atol=2e-6, rtol=2e-6)
         assert noise.max() > 9
 
 
