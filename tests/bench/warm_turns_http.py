@@ -33,16 +33,28 @@ from typing import Any
 from tests.support.server_process import ServerProcess, server_process
 
 PASSWORD = "correct horse battery"
-WORDS = ["river", "stone", "lamp", "winter", "paper", "cloud", "garden", "bridge", "copper", "violin"]
-QUESTION = "Now tell me which of all these things you like best, and why that is so."
+SENTENCES = [
+    "The river runs past the old stone bridge and turns south behind the mill.",
+    "In winter the garden is quiet, and only the robin comes to the window.",
+    "My grandmother kept her letters in a copper box under the stairs.",
+    "The train to the coast leaves at nine and takes a little over two hours.",
+    "We painted the kitchen yellow, because the room never gets any sun.",
+    "A violin maker in the next street sells spare strings and good advice.",
+    "When the clouds are low, you can hear the ships in the harbour.",
+    "The library is open until eight, and the reading room is warm.",
+]
+QUESTION = "Which of these things do you like best, and why do you like it?"
 ANSWER_TOKENS = 8
 PATIENCE_S = 120
 SEGMENTS = ("until the engine has it", "encoding", "engine", "until the client has it")
 
 
-def words(number: int, seed: int) -> str:
-    """So many words, about one token each in the bundled model's vocabulary."""
-    return " ".join(WORDS[(seed + place * (seed + 3)) % len(WORDS)] for place in range(number))
+def prose(number: int, seed: int) -> str:
+    """At least so many words, in sentences: what a model answers to a heap of words may begin with tokens that are no text."""
+    said: list[str] = []
+    while sum(len(sentence.split()) for sentence in said) < number:
+        said.append(SENTENCES[(seed + len(said) * (seed + 2)) % len(SENTENCES)])
+    return " ".join(said)
 
 
 @dataclass
@@ -206,20 +218,20 @@ def measure(
         with running(data, trace, settings or {}) as client:
             client.turn(client.conversation(), "Hello.")
             history = client.conversation()
-            first = kinds.note("history read", client.turn(history, words(history_tokens, 1)))
-            client.ask("POST", "personas", {"name": "long", "system_prompt": words(persona_tokens, 2)})
+            first = kinds.note("history read", client.turn(history, prose(history_tokens, 1)))
+            client.ask("POST", "personas", {"name": "long", "system_prompt": prose(persona_tokens, 2)})
             _wait_for(lambda: client.ask("GET", "personas/long")["prefix"]["state"] == "ready")
             report(f"history: {first.usage['input_tokens']} tokens")
             for _ in range(rounds):
                 kinds.note("first turn", client.turn(client.conversation(), asked()))
-                kinds.note("next turn", client.turn(history, asked(), parent_id=first.answer_id))
+                kinds.note("next turn", client.turn(history, asked()))
                 kinds.note("persona", client.turn(client.conversation("long"), asked()))
             texts |= {client.turn(history, QUESTION, parent_id=first.answer_id).text for _ in range(2)}
-            texts.add(_cold_text(client.url, words(history_tokens, 1)))
+            texts.add(_cold_text(client.url, prose(history_tokens, 1)))
         for _ in range(restarts):
             with running(data, trace, settings or {}) as client:
                 client.turn(client.conversation(), "Hello.")
-                kinds.note("next turn, restarted", client.turn(history, asked(), parent_id=first.answer_id))
+                kinds.note("next turn, restarted", client.turn(history, asked()))
                 _wait_for(lambda: client.ask("GET", "personas/long")["prefix"]["state"] == "ready")
                 kinds.note("persona, restarted", client.turn(client.conversation("long"), asked()))
                 texts.add(client.turn(history, QUESTION, parent_id=first.answer_id).text)
