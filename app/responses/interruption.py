@@ -1,7 +1,8 @@
 """How an answer ends that a dead server left unfinished: as `interrupted`, with everything anybody had seen of it.
 
 Called at the start for what a former life of this server left (`recovery`), and while it runs for what others leave (`reaper`).
-The row is taken over first, so of several who find it exactly one writes its end.
+The row is taken over in the unit of work that writes its end. So of several who find it exactly one ends it, and of one who dies
+before that nothing remains: the row still names the journal and the shared log that have its frames.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from app.responses import queries
 from app.responses.answer import DELTA, AnswerIdentity
 from app.responses.models import Response
 from app.responses.outcome import stopped
-from app.responses.queries import Ending
+from app.responses.queries import Ending, Stored
 from app.responses.storage import AnswerStorage
 from engine.types import Usage
 
@@ -38,10 +39,7 @@ class Interruption:
         self._now = now
 
     async def interrupt(self, response: Response, frames: Sequence[bytes]) -> bool:
-        """End it with these frames of its log. False when somebody else has done it, or does it now."""
-        async with self._database.write() as session:
-            if not await queries.take_over(session, response.id, previous=response.owner, owner=self._owner):
-                return False
+        """End it with these frames of its log. False when somebody else has done it, or it is gone."""
         log = rebuilt_log(response.conversation_id, response.id, frames)
         if log.last_seq == 0:
             log.show([log.stage(*_identity(response).created_frame)])
@@ -50,10 +48,11 @@ class Interruption:
         async with self._database.read() as session:
             spender = await queries.spender_of(session, response)
         terminal = log.stage(outcome.frame_type, outcome.frame_data(response.message_id))
-        await self._storage.end(
+        stored = await self._storage.end(
             Ending(
                 response_id=response.id,
                 owner=self._owner,
+                previous_owner=response.owner,
                 message_id=response.message_id,
                 conversation_id=response.conversation_id,
                 status=outcome.status,
@@ -70,6 +69,8 @@ class Interruption:
                 model=None,
             )
         )
+        if stored is not Stored.HERE:
+            return False
         await self._logs.complete(response.id, [*log.frames_after(0, log.last_seq), terminal.encoded])
         return True
 

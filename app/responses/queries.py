@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, and_, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.models import Conversation, Message, MessageStatus
@@ -26,7 +26,7 @@ UNFINISHED = tuple(status for status in MessageStatus if not status.is_final)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """Everything that is written when a response ends. `log` is its stored form, the terminal frame included; `owner` the server
-    that ends it."""
+    that ends it, and `previous_owner` the dead one that it takes the response over from."""
 
     response_id: str
     owner: str
@@ -44,6 +44,7 @@ class Ending:
     ended_at: datetime
     spender: Spender
     model: str | None
+    previous_owner: str | None = None
 
 
 class Stored(Enum):
@@ -199,17 +200,6 @@ async def want_status(session: AsyncSession, response_id: str, status: MessageSt
     )
 
 
-async def take_over(session: AsyncSession, response_id: str, *, previous: str, owner: str) -> bool:
-    """Become the owner of an unfinished response of a server that has died. Of several who try exactly one does."""
-    statement = (
-        update(Response)
-        .where(Response.id == response_id, Response.owner == previous, Response.status.in_(UNFINISHED))
-        .values(owner=owner)
-        .returning(Response.id)
-    )
-    return await session.scalar(statement) is not None
-
-
 async def conversation(session: AsyncSession, conversation_id: str) -> Conversation | None:
     """A conversation, whoever's it is: for the server itself."""
     return await session.get(Conversation, conversation_id)
@@ -245,7 +235,10 @@ async def write_growth(session: AsyncSession, growth: Growth) -> None:
 
 
 async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
-    """Write the end of a response, once or again. What it has cost is recorded in any case."""
+    """Write the end of a response, once or again. What it has cost is recorded in any case.
+
+    Taking over and ending is one unit of work: a row that says a new owner and no end would be looked for in the wrong journal.
+    """
     await record_answer(
         session,
         ending.spender,
@@ -257,10 +250,13 @@ async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
     )
     if (user_id := await _hold_conversation(session, ending.conversation_id)) is None:
         return Stored.GONE
+    is_ours = Response.owner == ending.owner
+    is_left = and_(Response.owner == ending.previous_owner, Response.status.in_(UNFINISHED))
     changed = await session.execute(
         update(Response)
-        .where(Response.id == ending.response_id, Response.owner == ending.owner)
+        .where(Response.id == ending.response_id, or_(is_ours, is_left))
         .values(
+            owner=ending.owner,
             status=ending.status,
             finish_reason=ending.finish_reason,
             usage=ending.usage,

@@ -41,13 +41,17 @@ class Neighbour:
         context, self.clock, self.leases = chat.context, SteppedClock(), Board()
         shared = replace(context.replicas, owner=name, leases=self.leases)
         storage = AnswerStorage(context.database)
-        interruption = Interruption(context.database, storage, shared.logs, owner=name, now=utc_now)
-        self.reaper = Reaper(context.database, shared, interruption, monotonic=self.clock.monotonic)
+        self.interruption = Interruption(context.database, storage, shared.logs, owner=name, now=utc_now)
+        self.reaper = Reaper(context.database, shared, self.interruption, monotonic=self.clock.monotonic)
 
     async def after(self, seconds: float) -> int:
         """Look again, so much later."""
         self.clock.advance(seconds)
         return await self.reaper.look()
+
+
+async def dies(session: object, ending: object) -> None:
+    raise asyncio.CancelledError
 
 
 async def running_answer(chat: Chat) -> str:
@@ -120,7 +124,35 @@ async def test_a_status_that_is_wanted_is_wanted_once_and_of_running_answers_onl
     assert (await state(chat, response_id)).wanted_status is wanted
     await chat.cancel(response_id)
     async with chat.context.database.write() as session:
-        assert not await queries.take_over(session, response_id, previous=chat.context.replicas.owner, owner="x")
+        await queries.want_status(session, response_id, MessageStatus.INTERRUPTED)
+    assert (await state(chat, response_id)).wanted_status is wanted
+
+
+async def test_an_answer_that_has_ended_meanwhile_is_not_taken_over(chat: Chat) -> None:
+    response_id, other = await running_answer(chat), Neighbour(chat, "other")
+    async with chat.context.database.read() as session:
+        (left,) = await queries.unfinished(session)
+    frames = await chat.context.replicas.logs.read(response_id)
+    await chat.cancel(response_id)
+    await chat.ended(response_id)
+    ended = await chat.events(response_id)
+    assert not await other.interruption.interrupt(left, frames)
+    assert (await state(chat, response_id))[::2] == (MessageStatus.CANCELLED, chat.context.replicas.owner)
+    assert await chat.events(response_id) == ended
+
+
+async def test_who_dies_while_it_ends_the_answers_of_the_dead_leaves_them_as_they_were(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response_id, one, two = await running_answer(chat), Neighbour(chat, "one"), Neighbour(chat, "two")
+    await one.after(0)
+    await two.after(0)
+    with monkeypatch.context() as dying:
+        dying.setattr(queries, "write_ending", dies)
+        with pytest.raises(asyncio.CancelledError):
+            await one.after(PATIENCE_S)
+    assert (await state(chat, response_id)).owner == chat.context.replicas.owner
+    assert await two.after(PATIENCE_S) == 1
 
 
 async def test_a_server_without_redis_is_alone() -> None:

@@ -6,6 +6,7 @@ processes.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import shutil
 from collections.abc import AsyncIterator
@@ -100,6 +101,37 @@ async def test_recovering_happens_once_and_leaves_no_journal(
             logs.append(await chat.events(body["response"]["id"]))
         assert list((tmp_path / "journal").iterdir()) == []
     assert logs[0] == logs[1]
+
+
+async def test_a_start_that_dies_while_it_recovers_leaves_everything_to_the_next_one(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law L6: what was shown was in the first journal, and the answer was looked for in that of the start that died."""
+    async with crashing_chat(tmp_path, database_url, monkeypatch) as chat:
+        chat.engine.queue_script(ENDLESS)
+        conversation, body = chat.id, await chat.say("hello")
+        response_id = body["response"]["id"]
+        await chat.engine.received(1)
+        await chat.shown(response_id, " tick tock tick")
+        await chat.context.responses.dispatcher.write_growth()
+        seen = chat.context.hub.log(response_id)
+        assert seen is not None
+        frames_seen = seen.frames_after(0, 1000)
+
+    async def dies(session: object, ending: object) -> None:
+        raise asyncio.CancelledError
+
+    for _ in range(2):
+        with monkeypatch.context() as dying, pytest.raises(asyncio.CancelledError):
+            dying.setattr(queries, "write_ending", dies)
+            async with open_chat(tmp_path, database_url, is_new=False):
+                pass
+    async with open_chat(tmp_path, database_url, is_new=False) as chat:
+        chat.id = conversation
+        stored = await chat.context.reader.stored_log(conversation, response_id)
+        assert stored.frames_after(0, len(frames_seen)) == frames_seen
+        assert stored.last_seq == len(frames_seen) + 1
+        assert (await chat.messages())[-1]["content"] == " tick tock tick"
 
 
 async def test_without_a_journal_the_text_in_the_database_is_kept(
