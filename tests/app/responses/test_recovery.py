@@ -121,11 +121,11 @@ async def test_a_start_that_dies_while_it_recovers_leaves_everything_to_the_next
     async def dies(session: object, ending: object) -> None:
         raise asyncio.CancelledError
 
-    for _ in range(2):
-        with monkeypatch.context() as dying, pytest.raises(asyncio.CancelledError):
-            dying.setattr(queries, "write_ending", dies)
-            async with open_chat(tmp_path, database_url, is_new=False):
-                pass
+    with monkeypatch.context() as dying:
+        dying.setattr(queries, "write_ending", dies)
+        for _ in range(2):
+            with pytest.raises(asyncio.CancelledError):
+                await open_chat(tmp_path, database_url, is_new=False).__aenter__()
     async with open_chat(tmp_path, database_url, is_new=False) as chat:
         chat.id = conversation
         stored = await chat.context.reader.stored_log(conversation, response_id)
