@@ -18,6 +18,7 @@ import re
 import string
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any, Final
 
@@ -248,7 +249,7 @@ class _ControlTokens:
 
     def __init__(self, added_tokens: Sequence[Mapping[str, Any]]) -> None:
         longest_first = sorted(added_tokens, key=lambda token: len(token["content"]), reverse=True)
-        self._ids = [token["id"] for token in longest_first]
+        self._ids = [index(token["id"]) for token in longest_first]
         alternatives = [
             "("
             + ("\\s*" if token["lstrip"] else "")

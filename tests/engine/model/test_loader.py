@@ -343,6 +343,14 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(found for key, child in itertools.islice(children, 12) for found in places(child, (*path, key)))]
 
 
+def test_a_control_token_whose_id_is_no_whole_number_is_refused_in_a_sentence(folder: Path) -> None:
+    document = json.loads((folder / "tokenizer.json").read_text())
+    document["added_tokens"][2]["id"] = float(document["added_tokens"][2]["id"])
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(ModelError, match=r"tokenizer\.json is damaged: TypeError"):
+        load(folder)
+
+
 @given(data=st.data(), value=JSON_VALUES)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_damage_to_a_tokenizer_is_served_or_refused_in_a_sentence(
