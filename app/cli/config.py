@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from app.cli.startup import Refused
-from app.settings import Settings, SettingsError, load_settings, shown_value, variable_name
+from app.settings import Settings
+from app.settings_source import SettingsError, load_settings, shown_value, variable_name
 
 
 @click.command()

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from app.operations.logging import configure_logging
-from app.settings import Settings, SettingsError, load_settings
+from app.settings import Settings
+from app.settings_source import SettingsError, load_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from app.settings import Settings, SettingsError, load_settings, shown_value
+from app.settings import Settings
+from app.settings_source import SettingsError, load_settings, shown_value
 
 
 @pytest.fixture

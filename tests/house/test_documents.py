@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from app.cli import main
 from app.operations.metrics import Metrics
 from app.realtime import protocol
-from app.settings import Settings, shown_value, variable_name
+from app.settings import Settings
+from app.settings_source import shown_value, variable_name
 from engine.types import EngineState, EngineStats
 from tests.house.source import ROOT, files
 

@@ -94,7 +94,7 @@ SQLALCHEMY_MODULES = (
     "app/idempotency.py",
     "app/sole_server.py",
     "app/migrate.py",
-    "app/settings.py",
+    "app/settings_source.py",
     # Turns what a database can fail with into sentences.
     "app/cli/database.py",
     # The tree of messages, which `responses` grows inside its own unit of work.

@@ -31,7 +31,8 @@ from app.migrate import upgrade
 from app.operations.logging import configure_logging
 from app.replicas.memory_rate_limits import MemoryRateLimits
 from app.server import Server
-from app.settings import Settings, load_settings
+from app.settings import Settings
+from app.settings_source import load_settings
 from engine.types import GenerationRequest
 from tests.support.client import PASSWORD, quick_passwords
 from tests.support.fake_engine import FakeEngine

@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey
 
 from app.accounts.models import UserRole
 from app.accounts.oidc_provider import KEPT_S
-from app.settings import SettingsError, load_settings
+from app.settings_source import SettingsError, load_settings
 from tests.support.client import BASE_URL, PASSWORD, RunningApp, problem, running_app
 from tests.support.clock import SteppedClock
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcServer, oidc_server
