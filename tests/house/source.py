@@ -27,6 +27,11 @@ def modules(*rooms: str) -> list[Path]:
     return [path for path in files() if path.suffix == ".py" and path.parts[0] in rooms]
 
 
+def documents() -> list[str]:
+    """What a reader is given: the README and the pages of docs/."""
+    return ["README.md", *(str(path) for path in files() if path.parts[0] == "docs" and path.suffix == ".md")]
+
+
 def imports(path: Path) -> set[str]:
     """Dotted names a module imports, inside functions and under TYPE_CHECKING too."""
     found: set[str] = set()

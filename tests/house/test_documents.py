@@ -17,7 +17,7 @@ from app.realtime import protocol
 from app.settings import Settings
 from app.settings_source import shown_value, variable_name
 from engine.types import EngineState, EngineStats
-from tests.house.source import ROOT, files
+from tests.house.source import ROOT, documents, files
 
 
 def read(path: str) -> str:
@@ -42,6 +42,14 @@ def _annotations(annotation: object) -> list[msgspec.Meta]:
 def test_the_readmes_table_of_settings_is_that_of_the_code() -> None:
     shown = [line for line in read("README.md").splitlines() if line.startswith("| `KVASIR_")]
     assert shown == setting_lines(), "\n" + "\n".join(setting_lines())
+
+
+def test_every_setting_that_a_document_names_is_one() -> None:
+    names = {variable_name(field.name) for field in msgspec.structs.fields(Settings)}
+    named = {(page, name) for page in documents() for name in re.findall(r"KVASIR_[A-Z0-9_]+\*?", read(page))}
+    families = {(page, name) for page, name in named if name.endswith("*")}
+    assert [family for _, family in families if not any(name.startswith(family[:-1]) for name in names)] == []
+    assert sorted((page, name) for page, name in named - families if name not in names) == []
 
 
 def test_every_frame_is_described() -> None:
@@ -73,6 +81,13 @@ def test_every_command_is_in_the_readme_and_explains_itself() -> None:
         assert "Usage: " in result.output
 
 
+def test_every_command_that_a_document_names_is_one() -> None:
+    names = main.list_commands(None)  # type: ignore[arg-type]  # our list is a constant
+    named = [(page, name) for page in documents() for name in re.findall(r"`(?:\S*/)?kvasir ([a-z]+)", read(page))]
+    assert named
+    assert [(page, name) for page, name in named if name not in names] == []
+
+
 def test_every_folder_says_what_it_owns() -> None:
     folders = {path.parent for path in files() if path.suffix in (".py", ".js") and path.parts[0] != "tests"}
     rooms = {folder for folder in folders if len(folder.parts) <= 2 and folder != Path()}
@@ -93,6 +108,24 @@ def test_every_dependency_is_pinned_and_says_what_it_is_for() -> None:
     assert [line for line in entries if not re.fullmatch(r'  "[\w\[\]-]+==[\w.]+",\s+# \S.*', line)] == []
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!http|#)([^)#]+)", (ROOT / "README.md").read_text()))))
-def test_what_the_readme_links_to_is_there(link: str) -> None:
-    assert (ROOT / link).exists()
+def headings(page: str) -> set[str]:
+    """The anchors of a page's headings, as they are made where repositories are read."""
+    titles = re.findall(r"^#+ (.+)$", read(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", documents())
+def test_what_a_document_links_to_is_there(page: str) -> None:
+    missing = []
+    for link in sorted(set(re.findall(r"\]\((?!https?:)([^)]+)\)", read(page)))):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        if not target.exists() or (anchor and anchor not in headings(str(target.resolve().relative_to(ROOT)))):
+            missing.append(link)
+    assert missing == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    pages = {Path(page).relative_to("docs") for page in documents() if page.startswith("docs/")} - {Path("README.md")}
+    index = read("docs/README.md")
+    assert sorted(str(page) for page in pages if f"]({page})" not in index) == []
