@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -29,7 +29,7 @@ from app.errors import Unauthenticated
 from app.idempotency import IdempotencyKey, IdempotentRequest, fingerprint
 from app.json_request import JsonRequest
 from app.openapi import openapi_config
-from app.operations import health, stats_routes
+from app.operations import health, server_routes, stats_routes
 from app.operations.metrics import Metrics
 from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
@@ -53,20 +53,23 @@ def create_app(
     settings: Settings,
     engine: EngineClient,
     *,
+    origins: Mapping[str, str] | None = None,
     passwords: Passwords | None = None,
     tracing: Tracing | None = None,
     now: Now = utc_now,
     monotonic: Monotonic = time.monotonic,
     web_folder: Path = web.WEB_FOLDER,
 ) -> Litestar:
-    """One server process's application. Nothing happens until its lifespan begins."""
+    """One server process's application. Nothing happens until its lifespan begins. `origins` says where settings come from."""
 
     metrics = Metrics(engine.stats, monotonic)
     tracing = tracing or NoTracing()
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        parts = open_context(settings, engine, metrics, tracing, passwords=passwords, now=now, monotonic=monotonic)
+        parts = open_context(
+            settings, engine, metrics, tracing, origins=origins, passwords=passwords, now=now, monotonic=monotonic
+        )
         async with parts as context:
             app.state.context = context
             yield
@@ -87,6 +90,7 @@ def create_app(
             sessions.router(),
             live_sessions.router(),
             stats_routes.router(),
+            server_routes.router(),
             usage.router(),
         ],
     )

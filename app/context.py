@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,10 +36,12 @@ from app.engine_view import EngineView
 from app.idempotency import Idempotency
 from app.identifiers import new_id
 from app.news import DomainNews
+from app.operations.drain import Drain
 from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
 from app.operations.loop_lag import watch_event_loop
 from app.operations.metrics import Metrics
+from app.operations.server_facts import ServerFacts
 from app.operations.stats import StatsFeed
 from app.operations.tracing import Tracing
 from app.personas.prefixes import PersonaPrefixes
@@ -77,6 +79,8 @@ class AppContext:
     database: Database
     replicas: Replicas
     readiness: Readiness
+    drain: Drain
+    server_facts: ServerFacts
     idempotency: Idempotency
     audit: AuditLog
     quotas: QuotaService
@@ -109,13 +113,15 @@ async def open_context(
     metrics: Metrics,
     tracing: Tracing,
     *,
+    origins: Mapping[str, str] | None = None,
     passwords: Passwords | None = None,
     now: Now = utc_now,
     monotonic: Monotonic = time.monotonic,
 ) -> AsyncIterator[AppContext]:
     """Migrate and open the database, build every service, start the engine; close all of it at the end.
 
-    Raises DatabaseTaken when another server has the same database and the two cannot share it.
+    `origins` says where settings come from. Raises DatabaseTaken when another server has the same database and the two cannot
+    share it.
     """
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, tracing.close)
@@ -228,6 +234,8 @@ async def open_context(
             database=database,
             replicas=replicas,
             readiness=readiness,
+            drain=Drain(database, audit, readiness, lambda: responses.dispatcher.alive, now=now),
+            server_facts=ServerFacts(settings, origins or {}, engine, replicas, is_sqlite=database.is_sqlite, now=now),
             idempotency=idempotency,
             audit=audit,
             quotas=quotas,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from dotenv import dotenv_values
@@ -24,6 +25,9 @@ from app.settings import Settings
 PREFIX = "KVASIR_"
 SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret"})
 """Never printed. The passwords inside `database_url` and `redis_url` are masked by `shown_value`."""
+
+PASSWORD_IN_URL = re.compile(r"(://[^/@:\s]*:)[^/@\s]*@")
+"""Whatever names another program may bring the password for it along."""
 
 
 class SettingsError(Exception):
@@ -81,7 +85,20 @@ def shown_value(name: str, settings: Settings) -> str:
         except (ArgumentError, ValueError):
             # Nobody knows where in it the password is.
             return f"(set, but no {name.removesuffix('_url')} URL)"
+    if isinstance(value, str) and "://" in value:
+        return PASSWORD_IN_URL.sub(r"\1***@", value)
     return str(value)
+
+
+def setting_description(annotation: object) -> str:
+    """What a setting's type says it is for; the description may sit inside a union."""
+    for item in getattr(annotation, "__metadata__", ()):
+        if isinstance(item, msgspec.Meta) and item.description:
+            return item.description
+    for inner in get_args(annotation):
+        if found := setting_description(inner):
+            return found
+    return ""
 
 
 def _read_dotenv(path: Path) -> dict[str, str | None]:

@@ -22,7 +22,9 @@ from app.json_request import JsonRequest
 from app.settings import Settings
 
 WEB_FOLDER = Path(__file__).resolve().parent.parent / "web"
-START_PAGE = "/index.html"
+PAGES = {"/": "/index.html", "/admin": "/admin.html"}
+"""Which file a page is, by its address."""
+
 SERVED_SUFFIXES = frozenset({".html", ".js", ".css", ".svg", ".png", ".ico", ".webmanifest", ".woff2", ".txt", ".json"})
 """Everything else in the folder (READMEs, types, licences) is for people who read the source."""
 
@@ -77,10 +79,10 @@ def load_files(folder: Path) -> dict[str, WebFile]:
 
 
 def router(folder: Path = WEB_FOLDER) -> Router:
-    """The routes of the pages, for one application: one per file, and `/` for the start page."""
+    """The routes of the pages, for one application: one per file, and one per page."""
     files = load_files(folder)
 
-    @route(sorted({"/", *files}), http_method=[HttpMethod.GET, HttpMethod.HEAD])
+    @route(sorted({*PAGES, *files}), http_method=[HttpMethod.GET, HttpMethod.HEAD])
     async def web_file(
         request: JsonRequest, accounts: NamedDependency[AccountService], settings: NamedDependency[Settings]
     ) -> Response[bytes] | Redirect:
@@ -88,7 +90,7 @@ def router(folder: Path = WEB_FOLDER) -> Router:
         if path == "/" and (ticket := request.query_params.get("ticket")) and request.method == HttpMethod.GET:
             label = request.headers.get("user-agent", "")
             return await _sign_in(ticket, label, accounts, settings)
-        file = files.get(START_PAGE if path == "/" else path)
+        file = files.get(PAGES.get(path, path))
         if file is None:
             raise NotFound("this installation came without its pages")
         return _answer(file, request)

@@ -12,13 +12,14 @@ from typing import TypeVar
 from engine.cached_page import CachedPage
 from engine.eviction_order import page_retention
 from engine.memory import Memory
-from engine.pages import PageId
 from engine.scheduler import Scheduler
-from engine.session import Retention
+from engine.session import Retention, Session
 from engine.snapshot import EngineSnapshot, PageState, PageStatus, TierStatus
 from engine.types import Counts, EngineState, EngineStats, NamespaceKind
 
 COUNT_EVERY_S = 1.0
+
+_STATUSES = {(state, kind): PageStatus(state, kind) for state in PageState for kind in (None, *NamespaceKind)}
 
 Name = TypeVar("Name", bound=StrEnum)
 
@@ -83,23 +84,27 @@ def _counts(counter: Counter[Name]) -> Counts:
 
 
 def page_map(scheduler: Scheduler) -> tuple[PageStatus, ...]:
-    """One entry for each page, in the order of their numbers."""
+    """One entry for each page, in the order of their numbers.
+
+    There may be a hundred thousand, and answers wait meanwhile: equal entries are one object, and free pages cost nothing.
+    """
     pool, cache = scheduler.pool, scheduler.cache
+    statuses = [_STATUSES[PageState.FREE, None]] * pool.num_pages
+    states: dict[frozenset[Session], PageState] = {}
+    for page in cache.device_pages():
+        cached = cache.on_device(page)
+        assert cached is not None, "it is listed by the same books"
+        if (state := states.get(cached.owners)) is None:
+            state = states[cached.owners] = state_of(cached)
+        statuses[page] = _STATUSES[state, cached.namespace.kind]
     holders = {
         page: sequence.namespace.kind if sequence.namespace is not None else None
         for sequence in (*scheduler.running, *scheduler.restoring)
         for page in sequence.pages
     }
-    statuses = []
-    for page in map(PageId, range(pool.num_pages)):
-        cached = cache.on_device(page)
-        namespace: NamespaceKind | None = holders.get(page)
-        if cached is not None:
-            namespace = cached.namespace.kind
-        state = PageState.FREE if cached is None else state_of(cached)
-        if pool.num_sequences(page):
-            state = PageState.RUNNING
-        statuses.append(PageStatus(state, namespace))
+    for page in pool.held_pages():
+        known = statuses[page].namespace
+        statuses[page] = _STATUSES[PageState.RUNNING, holders.get(page) if known is None else known]
     return tuple(statuses)
 
 

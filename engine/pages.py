@@ -104,6 +104,11 @@ class PagePool:
         """How many hold it beside the prefix cache."""
         return self._references[page] - self._kept[page]
 
+    def held_pages(self) -> list[PageId]:
+        """Those that others hold beside the prefix cache."""
+        references = enumerate(zip(self._references, self._kept, strict=True))
+        return [PageId(page) for page, (count, kept) in references if count > kept]
+
     def check_integrity(self, references: Iterable[PageId] = ()) -> None:
         """Raise PagesCorrupt unless `references`, all that anybody holds, is exactly what the pool counts."""
         held = [0] * self.num_pages

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import typing
 
 import click
 import msgspec
 
 from app.cli.startup import Refused
 from app.settings import Settings
-from app.settings_source import SettingsError, load_settings, shown_value, variable_name
+from app.settings_source import SettingsError, load_settings, setting_description, shown_value, variable_name
 
 
 @click.command()
@@ -29,7 +28,7 @@ def config(as_json: bool) -> None:
             "name": variable_name(field.name),
             "value": shown_value(field.name, loaded.settings),
             "origin": loaded.origins[field.name],
-            "description": description(field.type),
+            "description": setting_description(field.type),
         }
         for field in msgspec.structs.fields(Settings)
     ]
@@ -39,14 +38,3 @@ def config(as_json: bool) -> None:
     for row in rows:
         click.echo(f"{row['name']}={row['value']}  ({row['origin']})")
         click.echo(f"    {row['description']}")
-
-
-def description(annotation: object) -> str:
-    """The description in a setting's type, which may sit inside a union."""
-    for item in getattr(annotation, "__metadata__", ()):
-        if isinstance(item, msgspec.Meta) and item.description:
-            return item.description
-    for inner in typing.get_args(annotation):
-        if found := description(inner):
-            return found
-    return ""

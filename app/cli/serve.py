@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
@@ -24,7 +24,7 @@ from app.cli.fetched_engine import FetchedEngine
 from app.cli.garbage import settle
 from app.cli.listen import listen
 from app.cli.reuse import reuse_in_force
-from app.cli.startup import Refused, data_option, make_data_folder, read_settings
+from app.cli.startup import Refused, data_option, make_data_folder, read_settings_and_origins
 from app.errors import InvalidInput
 from app.identifiers import UserId
 from app.operations.tracing import TracingUnavailable, open_tracing
@@ -60,14 +60,15 @@ def serve(host: str | None, port: int | None, data: Path | None, model: str | No
 
     Ctrl-C or SIGTERM lets running answers finish for a while; a second one ends at once.
     """
-    settings = read_settings(host=host, port=port, data=data, model=model)
+    loaded = read_settings_and_origins(host=host, port=port, data=data, model=model)
+    settings = loaded.settings
     make_data_folder(settings.data)
     require_only_server(settings)
     upgrade_database(settings)
     model_path = plausible_model(settings)
     with listen(settings.host, settings.port) as listener:
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
-        failure = asyncio.run(_serve(settings, listener, model_path))
+        failure = asyncio.run(_serve(settings, loaded.origins, listener, model_path))
     if failure is not None:
         raise Refused(failure)
 
@@ -101,7 +102,9 @@ def plausible_model(settings: Settings) -> Path | None:
         raise Refused(str(error)) from None
 
 
-async def _serve(settings: Settings, listener: socket.socket, model_path: Path | None) -> str | None:
+async def _serve(
+    settings: Settings, origins: Mapping[str, str], listener: socket.socket, model_path: Path | None
+) -> str | None:
     """Serve until told to end; why it had to end by itself, as a sentence."""
     click.echo(f"Sign in: {await sign_in_link(settings)}")
     # A folder that was found whole a moment ago is not looked through again: hashing the bundled model takes its time.
@@ -110,7 +113,7 @@ async def _serve(settings: Settings, listener: socket.socket, model_path: Path |
         tracing = open_tracing(settings, os.environ)
     except TracingUnavailable as problem:
         return str(problem)
-    server = Server(create_app(settings, engine, tracing=tracing), settings)
+    server = Server(create_app(settings, engine, origins=origins, tracing=tracing), settings)
     watching = asyncio.create_task(_watch_loading(engine, server))
     try:
         await server.serve(sockets=[listener])

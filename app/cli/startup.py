@@ -15,7 +15,7 @@ import click
 
 from app.operations.logging import configure_logging
 from app.settings import Settings
-from app.settings_source import SettingsError, load_settings
+from app.settings_source import Loaded, SettingsError, load_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,12 +37,17 @@ def data_option(command: Command) -> Command:
 
 def read_settings(**given: object) -> Settings:
     """The settings, with those options of the command line that were given; logs go where they say. Raises Refused."""
+    return read_settings_and_origins(**given).settings
+
+
+def read_settings_and_origins(**given: object) -> Loaded:
+    """The same, and where each came from."""
     try:
-        settings = load_settings({name: value for name, value in given.items() if value is not None}).settings
+        loaded = load_settings({name: value for name, value in given.items() if value is not None})
     except SettingsError as error:
         raise Refused(str(error)) from None
-    configure_logging(settings)
-    return settings
+    configure_logging(loaded.settings)
+    return loaded
 
 
 def stdin_text(what: str, *, one_line: bool = False) -> str:

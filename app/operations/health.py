@@ -21,13 +21,15 @@ DATABASE_TIMEOUT_S = 2.0
 
 
 class Readiness:
-    """Whether this process takes new work, and why not. `drain()` is called once, when it is told to end."""
+    """Whether this process takes new work, and why not. `drain()` is called once, when it is told to end; `is_paused` is what an
+    administrator has asked for, and may take back (`app.operations.drain`)."""
 
     def __init__(self, engine: EngineClient, database: Database, replicas: Replicas) -> None:
         self._engine = engine
         self._database = database
         self._replicas = replicas
         self.draining = False
+        self.is_paused = False
 
     def drain(self) -> None:
         """From now on: not ready."""
@@ -38,6 +40,8 @@ class Readiness:
         reasons = []
         if self.draining:
             reasons.append("the server is shutting down")
+        if self.is_paused:
+            reasons.append("an administrator has drained this server")
         state = self._engine.state
         if state is EngineState.LOADING:
             reasons.append("the model is loading")
@@ -88,8 +92,8 @@ async def healthz() -> HealthBody:
     responses=problem_responses(503),
 )
 async def readyz(request: JsonRequest, readiness: NamedDependency[Readiness]) -> Response[ReadyBody] | Response[bytes]:
-    """503 while the model loads, while the server shuts down, and without a database; `reasons` says which. Without Redis it
-    is ready all the same, and `degraded` says so."""
+    """503 while the model loads, while the server shuts down or is drained, and without a database; `reasons` says which.
+    Without Redis it is ready all the same, and `degraded` says so."""
     reasons = await readiness.reasons()
     if reasons:
         return problem_response(

@@ -32,6 +32,9 @@ from engine.types import ContextPolicy, EngineState, GenerationRequest, RequestI
 RETRY_DRAINING_S = 5
 """A restart takes about this long; behind a load balancer another server answers at once."""
 
+RETRY_PAUSED_S = 30
+"""Somebody is at work on it."""
+
 RETRY_FULL_S = 2
 RETRY_FAILED_S = 60
 """A failed engine needs a person."""
@@ -90,11 +93,18 @@ class Admission:
     def open_for(self) -> Arrival:
         """A place for one more answer; whoever gets it hands it to `arrived`, whatever happens.
 
-        Raises Unavailable while the server ends, when the engine has failed, and when too many answers wait already.
+        Raises Unavailable while the server ends or is drained, when the engine has failed, and when too many answers wait.
         """
         if self._readiness.draining:
             self._metrics.rejected("draining")
             raise Unavailable("the server is shutting down", retry_after_s=RETRY_DRAINING_S, code="draining")
+        if self._readiness.is_paused:
+            self._metrics.rejected("draining")
+            raise Unavailable(
+                "an administrator has drained this server: running answers finish, and no new ones begin",
+                retry_after_s=RETRY_PAUSED_S,
+                code="draining",
+            )
         if self._engine.state in (EngineState.FAILED, EngineState.STOPPED):
             self._metrics.rejected("engine_failed")
             reason = self._engine.failure or "it was stopped"

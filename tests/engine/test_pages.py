@@ -77,3 +77,13 @@ def test_any_order_of_operations_keeps_the_books(operations: list[tuple[str, int
         pool.free(pages)
     assert pool.num_free == pool.num_pages
     pool.check_integrity()
+
+
+def test_held_pages_are_those_that_somebody_beside_the_cache_holds() -> None:
+    pool = PagePool(4)
+    kept, shared, plain = pool.allocate(3)
+    for page in (kept, shared):
+        pool.keep(page)
+    pool.free([kept])
+    assert sorted(pool.held_pages()) == sorted([shared, plain])
+    assert all(pool.num_sequences(page) for page in pool.held_pages())

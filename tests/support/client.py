@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +73,7 @@ async def running_app(
     clock: SteppedClock | None = None,
     web_folder: Path | None = None,
     tracing: Tracing | None = None,
+    origins: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningApp]:
     """An application on this database, without pages unless a folder is given. `settings` replace the defaults; the engine is
@@ -85,6 +86,7 @@ async def running_app(
         app = create_app(
             chosen,
             engine,
+            origins=origins,
             passwords=passwords,
             tracing=tracing,
             now=clock.now,
