@@ -117,7 +117,7 @@ test("a sign-in that has ended ends the page's, and an unreachable server does n
   const away = made({ replies: { messages: () => new Unreachable() } });
   await away.chat.load("c1");
   assert.equal(away.seen.signedOut, 0);
-  assert.equal(away.store.state.problem, "The server cannot be reached.");
+  assert.deepEqual(away.store.state.problem, { key: "problem.unreachable" });
 });
 
 test("why an answer failed is asked for once", async () => {
@@ -153,7 +153,7 @@ test("a full storage keeps the words in the composer and says so", () => {
     throw new Error("QuotaExceededError");
   };
   assert.equal(commands.send("words"), false);
-  assert.match(store.state.notice, /storage is full/);
+  assert.deepEqual(store.state.notice, { key: "storageFull" });
 });
 
 test("at the newest end the server chooses what a message follows; on an old branch, in an edit and at the root the page does", async () => {
@@ -173,7 +173,7 @@ test("the end of an answer is announced, the growing of it is not", async () => 
   chat.receive(delta(4, " two"));
   assert.equal(store.state.announcement, "");
   chat.receive(frame("response.completed", 5, { usage: null }));
-  assert.equal(store.state.announcement, "Answer complete. one two");
+  assert.deepEqual(store.state.announcement, { key: "spokenCompleted", values: { content: "one two" } });
 });
 
 test("another answer is asked for once, however often the button is pressed", async () => {

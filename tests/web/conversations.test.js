@@ -58,11 +58,11 @@ test("conversations stand under the time people remember them by", () => {
   const at = (days) => new Date(2026, 2, 20 - days, 9, 0).toISOString();
   const items = [0, 1, 3, 20, 90].map((days, index) => conversation(index + 1, { updated_at: at(days) }));
   assert.deepEqual(byAge(items, now).map(({ title, items: inside }) => [title, inside.map((item) => item.id)]), [
-    ["Today", ["c1"]],
-    ["Yesterday", ["c2"]],
-    ["Last seven days", ["c3"]],
-    ["Last thirty days", ["c4"]],
-    ["Earlier", ["c5"]],
+    ["today", ["c1"]],
+    ["yesterday", ["c2"]],
+    ["lastSevenDays", ["c3"]],
+    ["lastThirtyDays", ["c4"]],
+    ["earlier", ["c5"]],
   ]);
 });
 

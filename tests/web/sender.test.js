@@ -105,7 +105,7 @@ test("a refusal keeps the words, says why, and lets the next one go", async () =
   void sender.flush();
   await settle();
   assert.deepEqual(seen.accepted, ["short"]);
-  assert.deepEqual(outbox.messages().map(({ content, refused }) => [content, refused]), [["long", "Too long."]]);
+  assert.deepEqual(outbox.messages().map(({ content, refused }) => [content, refused.or]), [["long", "Too long."]]);
 });
 
 test("an overloaded server is asked again after the time it names", async () => {
@@ -124,7 +124,7 @@ test("what waits says why, and what was taken back meanwhile does not come back"
   const { outbox, sender, write, clock, server } = made([new Refusal(503, "busy", "The database is away.", 30), new Refusal(503, "busy", "Still away.", 30)]);
   write("one");
   await sender.flush();
-  assert.deepEqual(outbox.messages().map(({ delayed, refused }) => [delayed, refused]), [["The database is away.", null]]);
+  assert.deepEqual(outbox.messages().map(({ delayed, refused }) => [delayed.or, refused]), [["The database is away.", null]]);
   const trying = sender.flush();
   outbox.remove("id-one");
   await trying;
@@ -138,7 +138,7 @@ test("a server that fails each time is not asked for ever", async () => {
   write("one");
   void sender.flush();
   await settle();
-  assert.deepEqual(outbox.messages().map(({ refused }) => refused), ["It broke."]);
+  assert.deepEqual(outbox.messages().map(({ refused }) => refused.or), ["It broke."]);
 });
 
 test("without a sign-in nothing is lost and nothing is tried", async () => {

@@ -20,6 +20,8 @@ OWN_FILES = sorted(
     path for path in WEB.rglob("*") if path.suffix in (".js", ".html", ".css", ".svg") and VENDOR not in path.parents
 )
 
+PAGES = sorted(WEB.glob("*.html"))
+
 FORBIDDEN = {
     "makes HTML of a string": (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|setHTML"
@@ -74,19 +76,39 @@ def test_a_page_of_ours_cannot_inject_html_or_reach_elsewhere(path: Path) -> Non
     assert found == {}
 
 
-def test_the_page_has_no_inline_script_or_style() -> None:
-    page = (WEB / "index.html").read_text()
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_has_no_inline_script_or_style(path: Path) -> None:
+    page = path.read_text()
     assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
     assert "<style" not in page
 
 
-def test_every_module_is_loaded_ahead_and_every_named_file_exists() -> None:
-    page = (WEB / "index.html").read_text()
-    named = set(re.findall(r'(?:href|src)="/([^"]+)"', page))
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_module_a_page_imports_is_loaded_ahead_and_every_named_file_exists(path: Path) -> None:
+    named = set(re.findall(r'(?:href|src)="/([^"]+\.\w+)"', path.read_text()))
     assert all((WEB / name).is_file() for name in named)
-    modules = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js")}
+    modules = imported({name for name in named if name.endswith(".js")})
     assert modules <= named, "modules that would only be found one after the other"
-    assert {path.relative_to(WEB).as_posix() for path in WEB.rglob("*.css")} <= named
+
+
+def test_every_module_and_style_sheet_belongs_to_a_page() -> None:
+    named = {name for path in PAGES for name in re.findall(r'(?:href|src)="/([^"]+)"', path.read_text())}
+    own = {path.relative_to(WEB).as_posix() for path in OWN_FILES if path.suffix in (".js", ".css")}
+    assert {name for name in own if not name.startswith("widget")} <= named
+
+
+def imported(names: set[str]) -> set[str]:
+    """These modules and all they import, in turn."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for target in re.findall(r'(?:from|import)\s*\(?"(\.[^"]+\.js)"', (WEB / name).read_text()):
+            waiting.append((WEB / name).parent.joinpath(target).resolve().relative_to(WEB.resolve()).as_posix())
+    return found
 
 
 def test_no_file_of_ours_is_longer_than_its_reader_can_hold() -> None:

@@ -1,11 +1,14 @@
 /**
  * The REST side of the server, `/api/v1`: every command of the page goes through here, because a reply with a status and an
- * idempotency key can be asked for again after a lost connection. Called by `client.js` and `sender.js`.
+ * idempotency key can be asked for again after a lost connection. Called by `chat.js`, `commands.js` and `sender.js`.
  *
+ * @import { Saying } from "./texts.js"
  * @import { Accepted, Conversation, Listing, MessageListing, User, WaysIn, WireResponse } from "./wire.d.ts"
  */
 
 const TIMEOUT_MS = 20_000;
+/** What to wait where the server does not say how long. */
+const WAIT_S = 10;
 
 /** The server answered, and said no. `detail` is a sentence for people. */
 export class Refusal extends Error {
@@ -33,9 +36,18 @@ export class Unreachable extends Error {
   }
 }
 
-/** What to tell people. @param {unknown} problem */
+/**
+ * What to tell people, and what they can do: in our words where there are some for the code (`texts/problems.js`), else in the
+ * server's.
+ *
+ * @param {unknown} problem
+ * @returns {Saying}
+ */
 export function messageOf(problem) {
-  return problem instanceof Error ? problem.message : String(problem);
+  if (problem instanceof Unreachable) return { key: "problem.unreachable" };
+  if (!(problem instanceof Refusal)) return problem instanceof Error ? problem.message : String(problem);
+  const { code, detail, retryAfterS } = problem;
+  return { key: `problem.${code}`, values: { detail, wait_s: retryAfterS ?? WAIT_S }, or: detail };
 }
 
 /** One method per route. Raises Refusal or Unreachable and nothing else. */

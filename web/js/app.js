@@ -9,10 +9,12 @@ import { Api } from "./api.js";
 import { Chat } from "./chat.js";
 import { Commands } from "./commands.js";
 import { AppView } from "./components/app_view.js";
+import { Preferring } from "./components/language.js";
 import { html } from "./html.js";
 import { newId } from "./ids.js";
 import { Outbox } from "./outbox.js";
 import { Place } from "./place.js";
+import { Preferences } from "./preferences.js";
 import { Sender } from "./sender.js";
 import { ENDED_NOTICE, Session } from "./session.js";
 import { LiveSocket } from "./socket.js";
@@ -20,6 +22,8 @@ import { initialState } from "./state.js";
 import { Store } from "./store.js";
 
 const HIDDEN_PAGE_MS = 250;
+
+const preferences = new Preferences(localStorage, document.documentElement, navigator.languages);
 
 /** @type {Store<State>} */
 const store = new Store(initialState(newId()), (callback) => {
@@ -78,7 +82,10 @@ addEventListener("hashchange", () => {
 });
 addEventListener("online", () => session.chat?.socket.awaken());
 addEventListener("offline", () => session.chat?.socket.reconnect());
-addEventListener("storage", () => session.chat?.outboxChanged());
+addEventListener("storage", () => {
+  session.chat?.outboxChanged();
+  preferences.read();
+});
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
   if (session.chat) {
@@ -99,4 +106,7 @@ if (query !== "") history.replaceState(null, "", location.pathname + location.ha
 void session.start(query);
 const frame = /** @type {Element} */ (document.getElementById("app"));
 frame.replaceChildren();
-render(html`<${AppView} store=${store} session=${session} commands=${commands} />`, frame);
+render(
+  html`<${Preferring} preferences=${preferences}><${AppView} store=${store} session=${session} commands=${commands} /><//>`,
+  frame,
+);

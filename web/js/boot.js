@@ -22,7 +22,9 @@ function isStorageBlocked() {
   }
 }
 
-const BLOCKED = "This browser does not let Kvasir store anything. Allow cookies and site data for this address, then reload the page.";
+const BLOCKED =
+  "This browser does not let Kvasir store anything. Allow cookies and site data for this address, then reload the page. " +
+  "浏览器不允许 Kvasir 存储数据。请允许此地址使用 Cookie 和网站数据，然后刷新页面。";
 
 if (isStorageBlocked()) {
   const place = document.querySelector(".not-loaded");

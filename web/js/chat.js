@@ -11,6 +11,7 @@
  * @import { LiveSocket, Connection } from "./socket.js"
  * @import { Store } from "./store.js"
  * @import { State } from "./state.js"
+ * @import { Saying } from "./texts.js"
  * @import { Transcript } from "./transcript.js"
  * @import { Accepted, Conversation, Frame, Unsent } from "./wire.d.ts"
  */
@@ -30,7 +31,7 @@ export class Chat {
    * @param {object} outside
    * @param {(chat: Chat) => LiveSocket} outside.makeSocket
    * @param {(chat: Chat) => Sender} outside.makeSender
-   * @param {(notice: string | null) => void} outside.onSignedOut
+   * @param {(notice: Saying | null) => void} outside.onSignedOut
    * @param {(conversationId: string | null) => void} outside.showAddress
    * @param {(message: string) => void} outside.tellTabs
    */

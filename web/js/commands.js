@@ -76,7 +76,7 @@ export class Commands {
     try {
       outbox.put(unsent);
     } catch {
-      store.set({ notice: "This browser's storage is full, so the message was not sent. Your words are still here." });
+      store.set({ notice: { key: "storageFull" } });
       return false;
     }
     this.chat.outboxChanged();

@@ -11,6 +11,8 @@
  * @property {boolean} isLoaded
  */
 
+/** @typedef {"today" | "yesterday" | "lastSevenDays" | "lastThirtyDays" | "earlier"} Age */
+
 /** @type {ConversationList} */
 export const EMPTY_LIST = { items: [], cursor: null, isLoaded: false };
 
@@ -62,21 +64,21 @@ export function withoutConversation(list, id) {
  *
  * @param {readonly Conversation[]} items
  * @param {Date} now
- * @returns {{title: string, items: Conversation[]}[]}
+ * @returns {{title: Age, items: Conversation[]}[]}
  */
 export function byAge(items, now) {
   // Not every day has 24 hours: the calendar counts back, not the clock.
   const midnight = (/** @type {number} */ daysAgo) => new Date(now.getFullYear(), now.getMonth(), now.getDate() - daysAgo).getTime();
-  /** @type {[string, number][]} */
+  /** @type {[Age, number][]} */
   const sections = [
-    ["Today", midnight(0)],
-    ["Yesterday", midnight(1)],
-    ["Last seven days", midnight(6)],
-    ["Last thirty days", midnight(29)],
-    ["Earlier", Number.NEGATIVE_INFINITY],
+    ["today", midnight(0)],
+    ["yesterday", midnight(1)],
+    ["lastSevenDays", midnight(6)],
+    ["lastThirtyDays", midnight(29)],
+    ["earlier", Number.NEGATIVE_INFINITY],
   ];
   const sectionOf = (/** @type {Conversation} */ item) =>
-    sections.find(([, since]) => Date.parse(item.updated_at) >= since)?.[0] ?? "Earlier";
+    sections.find(([, since]) => Date.parse(item.updated_at) >= since)?.[0] ?? "earlier";
   return sections
     .map(([title]) => ({ title, items: items.filter((item) => sectionOf(item) === title) }))
     .filter((section) => section.items.length > 0);

@@ -3,6 +3,7 @@
  *
  * Pure; `transcript.js` is its only caller beside the views.
  *
+ * @import { Saying } from "./texts.js"
  * @import { Accepted, Frame, Message, WireMessage } from "./wire.d.ts"
  */
 
@@ -96,8 +97,9 @@ export function union(known, more) {
  * What a screen reader says when an answer has ended.
  *
  * @param {Message} message
+ * @returns {Saying}
  */
 export function spoken({ status, content }) {
-  const outcome = { completed: "Answer complete.", cancelled: "Answer stopped.", incomplete: "Answer cut at its limit." };
-  return `${outcome[/** @type {keyof typeof outcome} */ (status)] ?? "The answer did not end well."} ${content}`;
+  const keys = { completed: "spokenCompleted", cancelled: "spokenCancelled", incomplete: "spokenIncomplete" };
+  return { key: keys[/** @type {keyof typeof keys} */ (status)] ?? "spokenFailed", values: { content } };
 }

@@ -123,7 +123,7 @@ export class Sender {
       const isPassing = PASSING_STATUSES.has(problem.status) && !(problem.status === 500 && this.failures > SERVER_ERRORS_MAX);
       if (!isPassing) {
         this.failures = 0;
-        this.note(unsent, { refused: problem.detail });
+        this.note(unsent, { refused: messageOf(problem) });
         return true;
       }
     }

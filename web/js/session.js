@@ -5,22 +5,20 @@
  * @import { Chat } from "./chat.js"
  * @import { Store } from "./store.js"
  * @import { State } from "./state.js"
+ * @import { Saying } from "./texts.js"
  * @import { User, WaysIn } from "./wire.d.ts"
  */
 
-import { Refusal } from "./api.js";
+import { Refusal, messageOf } from "./api.js";
 import { backoffMs } from "./backoff.js";
 import { EMPTY_LIST } from "./conversations.js";
 import { newId } from "./ids.js";
 
-export const ENDED_NOTICE = "Your sign-in has ended. Sign in again to go on.";
-const EXPIRED_NOTICE =
-  "This sign-in link has been used or is too old. Each link works once. Restart the server for a new one, or sign in with your password.";
+/** @type {Saying} */
+export const ENDED_NOTICE = Object.freeze({ key: "ended" });
 
-const OIDC_NOTICE = "Signing in over there did not work. Try again, or ask an administrator: the server's log has the reason.";
-
-/** What the page's query string says about a way in that has failed. @type {Record<string, string>} */
-const NOTICES = { expired: EXPIRED_NOTICE, "oidc-failed": OIDC_NOTICE };
+/** What the page's query string says about a way in that has failed. @type {Record<string, Saying>} */
+const NOTICES = { expired: { key: "linkExpired" }, "oidc-failed": { key: "oidcFailed" } };
 
 export class Session {
   /**
@@ -50,7 +48,7 @@ export class Session {
     this.outside.clearTimer(this.timer);
     try {
       this.begin(await this.api.me());
-      if (failed === "expired") this.store.set({ notice: "That sign-in link was used before, but you are still signed in." });
+      if (failed === "expired") this.store.set({ notice: { key: "linkUsedStillIn" } });
     } catch (problem) {
       if (problem instanceof Refusal && problem.status === 401) {
         this.store.set({ phase: "signed_out", signInNotice: NOTICES[failed] ?? null });
@@ -65,7 +63,7 @@ export class Session {
   /**
    * @param {string} username
    * @param {string} password
-   * @returns {Promise<string | null>} what went wrong, in words
+   * @returns {Promise<Saying | null>} what went wrong
    */
   signIn(username, password) {
     return this.enter(() => this.api.signIn(username, password));
@@ -74,7 +72,7 @@ export class Session {
   /**
    * @param {string} username
    * @param {string} password
-   * @returns {Promise<string | null>} what went wrong, in words
+   * @returns {Promise<Saying | null>} what went wrong
    */
   signUp(username, password) {
     return this.enter(() => this.api.signUp(username, password));
@@ -91,7 +89,7 @@ export class Session {
 
   /**
    * @param {() => Promise<{user: User}>} ask
-   * @returns {Promise<string | null>} what went wrong, in words
+   * @returns {Promise<Saying | null>} what went wrong
    */
   async enter(ask) {
     try {
@@ -100,10 +98,10 @@ export class Session {
       this.outside.tellTabs("signed-in");
       return null;
     } catch (problem) {
-      if (!(problem instanceof Refusal)) return "The server cannot be reached. Try again in a moment.";
-      if (problem.status === 401) return "The name or the password is not right.";
-      if (problem.status === 429) return `Too many tries. Wait ${problem.retryAfterS ?? 60} seconds, then try again.`;
-      return problem.detail;
+      if (!(problem instanceof Refusal)) return messageOf(problem);
+      if (problem.status === 401) return { key: "wrong" };
+      if (problem.status === 429) return { key: "tooManyTries", values: { wait_s: problem.retryAfterS ?? 60 } };
+      return messageOf(problem);
     }
   }
 
@@ -114,7 +112,7 @@ export class Session {
       await this.api.signOut();
     } catch (problem) {
       if (!(problem instanceof Refusal && problem.status === 401)) {
-        this.store.set({ notice: "You are still signed in: the server cannot be reached. Try again." });
+        this.store.set({ notice: { key: "stillSignedIn" } });
         return;
       }
     }
@@ -136,7 +134,7 @@ export class Session {
     }
   }
 
-  /** @param {string | null} notice */
+  /** @param {Saying | null} notice */
   end(notice) {
     if (this.store.state.phase === "signed_out") return;
     this.chat?.stop();

@@ -3,6 +3,7 @@
  *
  * @import { ConversationList } from "./conversations.js"
  * @import { Connection } from "./socket.js"
+ * @import { Saying } from "./texts.js"
  * @import { Transcript } from "./transcript.js"
  * @import { Unsent, User } from "./wire.d.ts"
  */
@@ -10,7 +11,8 @@
 import { EMPTY_LIST } from "./conversations.js";
 
 /** The `problem` of a conversation that was deleted, here or elsewhere, or never was. */
-export const GONE = "This conversation does not exist any more. What you write here begins a new one.";
+/** @type {Saying} */
+export const GONE = Object.freeze({ key: "gone" });
 
 /**
  * `currentId` is the conversation that is shown, null a new one, which `threadId` names until it has an id. `problem` says
@@ -18,17 +20,17 @@ export const GONE = "This conversation does not exist any more. What you write h
  *
  * @typedef {object} State
  * @property {"starting" | "unreachable" | "signed_out" | "signed_in"} phase
- * @property {string | null} signInNotice
+ * @property {Saying | null} signInNotice
  * @property {User | null} user
  * @property {Connection} connection
  * @property {ConversationList} list
  * @property {string | null} currentId
  * @property {string} threadId
  * @property {ReadonlyMap<string, Transcript>} transcripts
- * @property {string | null} problem
+ * @property {Saying | null} problem
  * @property {readonly Unsent[]} unsent
- * @property {string | null} notice
- * @property {string} announcement
+ * @property {Saying | null} notice
+ * @property {Saying} announcement
  */
 
 /**

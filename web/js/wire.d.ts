@@ -1,5 +1,7 @@
 // What crosses the wire, as the browser sees it: JSON of `/api/v1` and frames of `/ws`. Only types; never loaded by a page.
 
+import type { Saying } from "./texts.js";
+
 export type MessageStatus =
   | "queued"
   | "in_progress"
@@ -120,7 +122,7 @@ export interface Unsent {
   content: string;
   created_at: number;
   /** Why the server refused it; null while it waits to be sent. */
-  refused: string | null;
+  refused: Saying | null;
   /** Why the last try to send it did not succeed; it goes on waiting. */
-  delayed?: string;
+  delayed?: Saying;
 }

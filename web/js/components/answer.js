@@ -8,11 +8,13 @@
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { html, memo } from "../html.js";
 import { isFinal } from "../message.js";
+import * as chat from "../texts/chat.js";
 import { AnswerState, endedBadly } from "./answer_state.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icon.js";
 import { useKeepSelection } from "./keep_selection.js";
+import { useTexts } from "./language.js";
 import { Markdown } from "./markdown_view.js";
 import { focusComposer } from "./textarea.js";
 
@@ -30,6 +32,7 @@ import { focusComposer } from "./textarea.js";
 export const Answer = memo(
   /** @param {Props} props */ (props) => {
     const { message, commands, isConnected } = props;
+    const { t } = useTexts(chat);
     const body = useRef(/** @type {any} */ (null));
     useLayoutEffect(() => {
       if (body.current) body.current.rawText = message.content;
@@ -46,7 +49,7 @@ export const Answer = memo(
         data-message-id=${message.id}
         data-role="assistant"
         data-status=${message.status}
-        aria-label="Kvasir said"
+        aria-label=${t("kvasirSaid")}
         aria-busy=${isOver ? null : "true"}
       >
         <div class="prose ${isOver ? "" : "is-growing"}" ref=${body}>
@@ -57,14 +60,14 @@ export const Answer = memo(
         html`
           <div class="actions">
             <${BranchArrows} ...${props} />
-            ${message.content !== "" && html`<${CopyButton} text=${message.content} label="Copy answer" />`}
+            ${message.content !== "" && html`<${CopyButton} text=${message.content} label=${t("copyAnswer")} />`}
             ${!endedBadly(message) &&
             html`
               <button
                 type="button"
                 class="icon-button"
-                aria-label="Regenerate answer"
-                title="Regenerate answer"
+                aria-label=${t("regenerateAnswer")}
+                title=${t("regenerateAnswer")}
                 onClick=${regenerate}
               >
                 <${Icon} name="refresh" />
@@ -80,13 +83,10 @@ export const Answer = memo(
 
 /** What the answer cost, for those who want to know. @param {{message: Message}} props */
 function Cost({ message: { usage } }) {
+  const { t } = useTexts(chat);
   if (!usage || !usage.output_tokens) return null;
-  const tokens = `${usage.output_tokens} ${usage.output_tokens === 1 ? "token" : "tokens"}`;
-  const first = usage.ttft_ms === null ? "" : `, the first after ${seconds(usage.ttft_ms)}`;
-  return html`<span class="cost">${tokens}${first}</span>`;
-}
-
-/** @param {number} ms */
-function seconds(ms) {
-  return ms < 995 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(1)} s`;
+  const { ttft_ms: ttftMs, output_tokens: count } = usage;
+  const time =
+    ttftMs === null ? "" : ttftMs < 995 ? t("milliseconds", { count: Math.max(1, Math.round(ttftMs)) }) : t("seconds", { count: (ttftMs / 1000).toFixed(1) });
+  return html`<span class="cost">${t("tokens", { count })}${time === "" ? "" : `, ${t("firstAfter", { time })}`}</span>`;
 }

@@ -5,12 +5,16 @@
  * @import { Session } from "../session.js"
  * @import { State } from "../state.js"
  * @import { Store } from "../store.js"
+ * @import { Saying } from "../texts.js"
  */
 
 import { useCallback, useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
+import * as chat from "../texts/chat.js";
+import * as signInTexts from "../texts/sign_in.js";
 import { Banner } from "./banner.js";
 import { Icon, Mark } from "./icon.js";
+import { useTexts } from "./language.js";
 import { SignIn } from "./sign_in.js";
 import { Sidebar } from "./sidebar.js";
 import { Thread } from "./thread.js";
@@ -19,12 +23,13 @@ const NOTICE_MS = 8000;
 
 /** @param {{store: Store<State>, session: Session, commands: Commands}} props */
 export function AppView({ store, session, commands }) {
+  const { t } = useTexts(signInTexts);
   const [, redraw] = useState(0);
   useEffect(() => store.subscribe(() => redraw((count) => count + 1)), [store]);
   const state = store.state;
   switch (state.phase) {
     case "starting":
-      return html`<main class="blank" aria-busy="true"><span class="visually-hidden">Loading</span></main>`;
+      return html`<main class="blank" aria-busy="true"><span class="visually-hidden">${t("loading")}</span></main>`;
     case "unreachable":
       return html`<${Unreachable} onRetry=${() => session.start("")} />`;
     case "signed_out":
@@ -36,12 +41,13 @@ export function AppView({ store, session, commands }) {
 
 /** @param {{onRetry: () => void}} props */
 function Unreachable({ onRetry }) {
+  const { t } = useTexts(signInTexts);
   return html`
     <main class="sign-in">
       <div class="sign-in-form">
-        <div class="sign-in-head"><${Mark} /><h1>The server cannot be reached</h1></div>
-        <p>Trying again by itself. Meanwhile, check that Kvasir is running and that this device is connected.</p>
-        <button type="button" class="button button-primary" onClick=${onRetry}>Try now</button>
+        <div class="sign-in-head"><${Mark} /><h1>${t("unreachableTitle")}</h1></div>
+        <p>${t("unreachableText")}</p>
+        <button type="button" class="button button-primary" onClick=${onRetry}>${t("tryNow")}</button>
       </div>
     </main>
   `;
@@ -49,8 +55,9 @@ function Unreachable({ onRetry }) {
 
 /** @param {{state: State, session: Session, commands: Commands}} props */
 function ChatPage({ state, session, commands }) {
+  const { t, say } = useTexts(chat);
   const drawer = useDrawer();
-  const title = state.list.items.find((item) => item.id === state.currentId)?.title || "New chat";
+  const title = state.list.items.find((item) => item.id === state.currentId)?.title || t("newChat");
   const signOut = useCallback(() => void session.signOut(), [session]);
   const startNew = () => commands.open(null);
   useEffect(() => {
@@ -68,8 +75,8 @@ function ChatPage({ state, session, commands }) {
   }, [commands]);
   return html`
     <div class="page ${drawer.isOpen ? "is-drawer-open" : ""}">
-      <a class="skip" href="#composer" onClick=${skipToComposer}>Skip to the message field</a>
-      <aside class="sidebar" id="sidebar" inert=${drawer.isHidden} aria-label="Sidebar">
+      <a class="skip" href="#composer" onClick=${skipToComposer}>${t("skipToComposer")}</a>
+      <aside class="sidebar" id="sidebar" inert=${drawer.isHidden} aria-label=${t("sidebar")}>
         <${Sidebar}
           list=${state.list}
           currentId=${state.currentId}
@@ -86,7 +93,7 @@ function ChatPage({ state, session, commands }) {
             ref=${drawer.opener}
             type="button"
             class="icon-button only-narrow"
-            aria-label="Conversations"
+            aria-label=${t("conversations")}
             aria-expanded=${String(drawer.isOpen)}
             aria-controls="sidebar"
             onClick=${drawer.open}
@@ -94,13 +101,13 @@ function ChatPage({ state, session, commands }) {
             <${Icon} name="menu" />
           </button>
           <h1 dir="auto">${title}</h1>
-          <button type="button" class="icon-button only-narrow" aria-label="New chat" onClick=${startNew}><${Icon} name="plus" /></button>
+          <button type="button" class="icon-button only-narrow" aria-label=${t("newChat")} onClick=${startNew}><${Icon} name="plus" /></button>
         </header>
         <${Banner} connection=${state.connection} onReconnect=${() => session.chat?.socket.open()} />
         <${Thread} state=${state} commands=${commands} />
       </main>
       <${Notice} text=${state.notice} onDismiss=${() => commands.dismissNotice()} />
-      <div class="visually-hidden" role="status">${state.announcement}</div>
+      <div class="visually-hidden" role="status">${say(state.announcement)}</div>
     </div>
   `;
 }
@@ -112,8 +119,9 @@ function skipToComposer(event) {
   document.getElementById("composer")?.focus();
 }
 
-/** @param {{text: string | null, onDismiss: () => void}} props */
+/** @param {{text: Saying | null, onDismiss: () => void}} props */
 function Notice({ text, onDismiss }) {
+  const { t, say } = useTexts(chat);
   useEffect(() => {
     if (text === null) return undefined;
     const timer = setTimeout(onDismiss, NOTICE_MS);
@@ -124,8 +132,8 @@ function Notice({ text, onDismiss }) {
       ${text !== null &&
       html`
         <div class="notice">
-          <span dir="auto">${text}</span>
-          <button type="button" class="icon-button" aria-label="Dismiss" onClick=${onDismiss}><${Icon} name="close" /></button>
+          <span dir="auto">${say(text)}</span>
+          <button type="button" class="icon-button" aria-label=${t("dismiss")} onClick=${onDismiss}><${Icon} name="close" /></button>
         </div>
       `}
     </div>

@@ -6,18 +6,21 @@
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
+import * as chat from "../texts/chat.js";
+import { useTexts } from "./language.js";
 
 const PATIENCE_MS = 1200;
 
-const WORDS = {
-  lost: "Connection lost. Reconnecting; what you write is kept and sent then.",
-  kicked: "An administrator ended this session.",
-  forbidden: "The server does not accept this page's address for live answers.",
-  outdated: "The server has been updated. Reload the page to go on.",
-};
+const WORDS = /** @type {const} */ ({
+  lost: "connectionLost",
+  kicked: "connectionKicked",
+  forbidden: "connectionForbidden",
+  outdated: "connectionOutdated",
+});
 
 /** @param {{connection: Connection, onReconnect: () => void}} props */
 export function Banner({ connection, onReconnect }) {
+  const { t } = useTexts(chat);
   const words = WORDS[/** @type {keyof typeof WORDS} */ (connection)];
   const [isDue, setDue] = useState(false);
   useEffect(() => {
@@ -34,10 +37,10 @@ export function Banner({ connection, onReconnect }) {
       isDue &&
       html`
         <div class="banner">
-          <span>${words}</span>
+          <span>${t(words)}</span>
           ${connection === "outdated"
-            ? html`<button type="button" class="button" onClick=${() => location.reload()}>Reload</button>`
-            : html`<button type="button" class="button" onClick=${onReconnect}>Reconnect now</button>`}
+            ? html`<button type="button" class="button" onClick=${() => location.reload()}>${t("reload")}</button>`
+            : html`<button type="button" class="button" onClick=${onReconnect}>${t("reconnectNow")}</button>`}
         </div>
       `}
     </div>

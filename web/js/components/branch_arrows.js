@@ -5,19 +5,21 @@
  */
 
 import { html } from "../html.js";
+import * as chat from "../texts/chat.js";
 import { Icon } from "./icon.js";
+import { useTexts } from "./language.js";
 
 /**
  * @param {{commands: Commands, siblingIndex: number, siblingCount: number, previousId: string | null, nextId: string | null}} props
  */
 export function BranchArrows({ commands, siblingIndex, siblingCount, previousId, nextId }) {
+  const { t } = useTexts(chat);
   if (siblingCount < 2) return null;
-  const place = `${siblingIndex + 1} of ${siblingCount}`;
   return html`
-    <span class="branches" role="group" aria-label="Version ${place}">
-      <${Arrow} to=${previousId} label="Previous version" icon="left" commands=${commands} />
+    <span class="branches" role="group" aria-label=${t("version", { place: siblingIndex + 1, count: siblingCount })}>
+      <${Arrow} to=${previousId} label=${t("previousVersion")} icon="left" commands=${commands} />
       <span class="branch-place" aria-hidden="true">${siblingIndex + 1} / ${siblingCount}</span>
-      <${Arrow} to=${nextId} label="Next version" icon="right" commands=${commands} />
+      <${Arrow} to=${nextId} label=${t("nextVersion")} icon="right" commands=${commands} />
     </span>
   `;
 }

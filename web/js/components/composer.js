@@ -7,7 +7,9 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
+import * as chat from "../texts/chat.js";
 import { Icon, StopIcon } from "./icon.js";
+import { useTexts } from "./language.js";
 import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /**
@@ -21,6 +23,7 @@ import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /** @param {Props} props */
 export function Composer({ conversationId, commands, running, takenBack, onSent }) {
+  const { t } = useTexts(chat);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [text, setText] = useState(() => commands.draft(conversationId));
   const change = (/** @type {string} */ next) => {
@@ -52,8 +55,8 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
         id="composer"
         dir="auto"
         rows="1"
-        placeholder="Ask anything"
-        aria-label="Message"
+        placeholder=${t("askAnything")}
+        aria-label=${t("message")}
         aria-describedby="composer-hint"
         enterkeyhint="send"
         value=${text}
@@ -66,8 +69,8 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
           <button
             type="button"
             class="round-button"
-            aria-label="Stop answering"
-            title="Stop answering (Esc)"
+            aria-label=${t("stop")}
+            title=${t("stopHint")}
             onClick=${() => {
               commands.stop(running);
               focusComposer();
@@ -76,7 +79,7 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
             <${StopIcon} />
           </button>
         `}
-        <button type="submit" class="round-button is-primary" aria-label="Send message" title="Send (Enter)" disabled=${!isSendable}>
+        <button type="submit" class="round-button is-primary" aria-label=${t("send")} title=${t("sendHint")} disabled=${!isSendable}>
           <${Icon} name="send" />
         </button>
       </div>

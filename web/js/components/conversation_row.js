@@ -8,7 +8,9 @@
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html, memo } from "../html.js";
 import { hashOf } from "../route.js";
+import * as chat from "../texts/chat.js";
 import { Icon } from "./icon.js";
+import { useTexts } from "./language.js";
 
 const TITLE_CHARS_MAX = 200;
 
@@ -23,6 +25,7 @@ const TITLE_CHARS_MAX = 200;
 
 export const ConversationRow = memo(
   /** @param {Props} props */ ({ conversation, isCurrent, commands, onChosen, onRemove }) => {
+    const { t } = useTexts(chat);
     const [isRenaming, setRenaming] = useState(false);
     const renameButton = useRef(/** @type {HTMLButtonElement | null} */ (null));
     const wasRenaming = useRef(false);
@@ -31,7 +34,7 @@ export const ConversationRow = memo(
       if (wasRenaming.current && !isRenaming && document.activeElement === document.body) renameButton.current?.focus();
       wasRenaming.current = isRenaming;
     }, [isRenaming]);
-    const title = conversation.title || "New conversation";
+    const title = conversation.title || t("untitled");
     if (isRenaming) {
       return html`<li class="row"><${TitleEditor} conversation=${conversation} commands=${commands} onDone=${() => setRenaming(false)} /></li>`;
     }
@@ -43,13 +46,13 @@ export const ConversationRow = memo(
             ref=${renameButton}
             type="button"
             class="icon-button"
-            aria-label=${`Rename: ${title}`}
-            title="Rename"
+            aria-label=${t("renameOf", { title })}
+            title=${t("rename")}
             onClick=${() => setRenaming(true)}
           >
             <${Icon} name="pencil" />
           </button>
-          <button type="button" class="icon-button" aria-label=${`Delete: ${title}`} title="Delete" onClick=${() => onRemove(conversation)}>
+          <button type="button" class="icon-button" aria-label=${t("deleteOf", { title })} title=${t("delete")} onClick=${() => onRemove(conversation)}>
             <${Icon} name="trash" />
           </button>
         </span>
@@ -60,6 +63,7 @@ export const ConversationRow = memo(
 
 /** @param {{conversation: Conversation, commands: Commands, onDone: () => void}} props */
 function TitleEditor({ conversation, commands, onDone }) {
+  const { t } = useTexts(chat);
   const input = useRef(/** @type {HTMLInputElement | null} */ (null));
   const isDone = useRef(false);
   useLayoutEffect(() => input.current?.select(), []);
@@ -84,7 +88,7 @@ function TitleEditor({ conversation, commands, onDone }) {
       ref=${input}
       class="title-editor"
       dir="auto"
-      aria-label="Title"
+      aria-label=${t("titleField")}
       maxlength=${TITLE_CHARS_MAX}
       defaultValue=${conversation.title}
       onKeyDown=${keyDown}

@@ -10,7 +10,9 @@ import { decodeEntities } from "../entities.js";
 import { html, memo } from "../html.js";
 import { safeHref } from "../links.js";
 import { Growing, blocksOf } from "../markdown.js";
+import * as chat from "../texts/chat.js";
 import { CopyButton } from "./copy_button.js";
+import { useTexts } from "./language.js";
 
 /** Deeper nesting is shown as it was written. No reader follows it, and each level costs width. */
 const DEPTH_MAX = 12;
@@ -48,7 +50,7 @@ function blockView(written, depth) {
     case "list":
       return list(token, depth);
     case "table":
-      return table(token, depth);
+      return html`<${Table} token=${token} depth=${depth} />`;
     case "hr":
       return html`<hr />`;
     case "space":
@@ -104,9 +106,9 @@ function inlineView(written, depth) {
     case "link":
       return link(token.href, inlineViews(token.tokens, depth), token.raw);
     case "image":
-      return link(token.href, `Image: ${decodeEntities(token.text) || token.href}`, token.raw);
+      return html`<${ImageLink} token=${token} />`;
     case "checkbox":
-      return html`<input type="checkbox" disabled checked=${token.checked} aria-label=${token.checked ? "done" : "to do"} />`;
+      return html`<${Checkbox} isChecked=${token.checked} />`;
     case "html":
       // Models write line breaks in table cells this way.
       return /^<br\s*\/?>$/i.test(token.raw) ? html`<br />` : token.raw;
@@ -155,14 +157,24 @@ function list(token, depth) {
   return token.ordered ? html`<ol start=${token.start === "" ? 1 : token.start}>${items}</ol>` : html`<ul>${items}</ul>`;
 }
 
-/**
- * @param {Tokens.Table} token
- * @param {number} depth
- */
-function table(token, depth) {
+/** A picture is a link, and loaded only by whoever follows it. @param {{token: Tokens.Image}} props */
+function ImageLink({ token }) {
+  const { t } = useTexts(chat);
+  return link(token.href, t("image", { text: decodeEntities(token.text) || token.href }), token.raw);
+}
+
+/** @param {{isChecked: boolean}} props */
+function Checkbox({ isChecked }) {
+  const { t } = useTexts(chat);
+  return html`<input type="checkbox" disabled checked=${isChecked} aria-label=${t(isChecked ? "done" : "toDo")} />`;
+}
+
+/** @param {{token: Tokens.Table, depth: number}} props */
+function Table({ token, depth }) {
+  const { t } = useTexts(chat);
   const classOf = (/** @type {string | null} */ align) => (align ? `align-${align}` : null);
   return html`
-    <div class="table-frame" role="region" aria-label="Table" tabindex="0">
+    <div class="table-frame" role="region" aria-label=${t("table")} tabindex="0">
       <table>
         <thead>
           <tr>
@@ -187,13 +199,14 @@ function table(token, depth) {
 
 /** @param {{text: string, label: string}} props */
 function CodeBlock({ text, label }) {
+  const { t } = useTexts(chat);
   return html`
     <figure class="code">
       <figcaption>
-        <span>${label || "text"}</span>
-        <${CopyButton} text=${text} label="Copy code" />
+        <span>${label || t("plainCode")}</span>
+        <${CopyButton} text=${text} label=${t("copyCode")} />
       </figcaption>
-      <pre dir="ltr" role="group" tabindex="0" aria-label=${label ? `${label} code` : "Code"}><code>${text}</code></pre>
+      <pre dir="ltr" role="group" tabindex="0" aria-label=${label ? t("codeIn", { language: label }) : t("code")}><code>${text}</code></pre>
     </figure>
   `;
 }

@@ -9,9 +9,11 @@
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { byAge } from "../conversations.js";
 import { html, memo } from "../html.js";
+import * as chat from "../texts/chat.js";
 import { ConfirmDialog } from "./confirm_dialog.js";
 import { ConversationRow } from "./conversation_row.js";
 import { Icon, Mark } from "./icon.js";
+import { useTexts } from "./language.js";
 import { focusComposer } from "./textarea.js";
 
 /**
@@ -26,6 +28,7 @@ import { focusComposer } from "./textarea.js";
 
 export const Sidebar = memo(
   /** @param {Props} props */ ({ list, currentId, username, commands, onChosen, onSignOut }) => {
+    const { t } = useTexts(chat);
     const [doomed, setDoomed] = useState(/** @type {Conversation | null} */ (null));
     const remove = async () => {
       setDoomed(null);
@@ -39,15 +42,15 @@ export const Sidebar = memo(
     };
     return html`
       <div class="brand"><${Mark} /><span>Kvasir</span></div>
-      <button type="button" class="button new-chat" title="New chat (Ctrl K)" onClick=${startNew}>
-        <${Icon} name="plus" />New chat
+      <button type="button" class="button new-chat" title=${t("newChatHint")} onClick=${startNew}>
+        <${Icon} name="plus" />${t("newChat")}
       </button>
-      <nav class="conversations" aria-label="Conversations">
-        ${list.isLoaded && list.items.length === 0 && html`<p class="conversations-empty">Your conversations will be listed here.</p>`}
+      <nav class="conversations" aria-label=${t("conversations")}>
+        ${list.isLoaded && list.items.length === 0 && html`<p class="conversations-empty">${t("listEmpty")}</p>`}
         ${byAge(list.items, new Date()).map(
           ({ title, items }) => html`
-            <section key=${title} aria-label=${title}>
-              <h2>${title}</h2>
+            <section key=${title} aria-label=${t(title)}>
+              <h2>${t(title)}</h2>
               <ul>
                 ${items.map(
                   (conversation) => html`<${ConversationRow}
@@ -68,16 +71,16 @@ export const Sidebar = memo(
       </nav>
       <footer class="account">
         <span class="account-name" title=${username}>${username}</span>
-        <button type="button" class="icon-button" aria-label="Sign out" title="Sign out" onClick=${onSignOut}>
+        <button type="button" class="icon-button" aria-label=${t("signOut")} title=${t("signOut")} onClick=${onSignOut}>
           <${Icon} name="leave" />
         </button>
       </footer>
       ${doomed &&
       html`
         <${ConfirmDialog}
-          title="Delete this conversation?"
-          text=${`“${doomed.title || "New conversation"}” and all its messages will be gone for good.`}
-          action="Delete"
+          title=${t("deleteTitle")}
+          text=${t("deleteText", { title: doomed.title || t("untitled") })}
+          action=${t("delete")}
           onConfirm=${remove}
           onCancel=${() => setDoomed(null)}
         />
@@ -88,6 +91,7 @@ export const Sidebar = memo(
 
 /** @param {{commands: Commands}} props */
 function Older({ commands }) {
+  const { t } = useTexts(chat);
   const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
   useLayoutEffect(
     () => () => {
@@ -99,6 +103,6 @@ function Older({ commands }) {
     [],
   );
   return html`
-    <button ref=${button} type="button" class="button more" onClick=${() => commands.loadMoreConversations()}>Show older</button>
+    <button ref=${button} type="button" class="button more" onClick=${() => commands.loadMoreConversations()}>${t("showOlder")}</button>
   `;
 }

@@ -2,16 +2,20 @@
  * The page before one is signed in.
  *
  * @import { Session } from "../session.js"
+ * @import { Saying } from "../texts.js"
  * @import { WaysIn } from "../wire.d.ts"
  */
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
+import * as texts from "../texts/sign_in.js";
 import { Mark } from "./icon.js";
+import { useTexts } from "./language.js";
 
-/** @param {{session: Session, notice: string | null}} props */
+/** @param {{session: Session, notice: Saying | null}} props */
 export function SignIn({ session, notice }) {
-  const [problem, setProblem] = useState(/** @type {string | null} */ (null));
+  const { t, say } = useTexts(texts);
+  const [problem, setProblem] = useState(/** @type {Saying | null} */ (null));
   const [isBusy, setBusy] = useState(false);
   const [ways, setWays] = useState(/** @type {WaysIn} */ ({ signup: "closed", oidc: null }));
   const [isNew, setNew] = useState(false);
@@ -37,26 +41,26 @@ export function SignIn({ session, notice }) {
     setProblem(null);
     name.current?.focus();
   };
-  const action = isNew ? "Create account" : "Sign in";
+  const action = t(isNew ? "createAccount" : "signIn");
   return html`
     <main class="sign-in">
       <form class="sign-in-form" onSubmit=${submit}>
-        <div class="sign-in-head"><${Mark} /><h1>${isNew ? "Create an account" : "Sign in to Kvasir"}</h1></div>
-        ${notice !== null && html`<p class="sign-in-notice" role="status">${notice}</p>`}
+        <div class="sign-in-head"><${Mark} /><h1>${t(isNew ? "titleNew" : "title")}</h1></div>
+        ${notice !== null && html`<p class="sign-in-notice" role="status">${say(notice)}</p>`}
         <label class="field">
-          <span>Name</span>
+          <span>${t("name")}</span>
           <input ref=${name} name="username" autocomplete="username" autocapitalize="none" spellcheck=${false} required maxlength="64" />
         </label>
         <label class="field">
-          <span>Password</span>
+          <span>${t("password")}</span>
           <input name="password" type="password" autocomplete=${isNew ? "new-password" : "current-password"} minlength=${isNew ? 8 : 0} required />
         </label>
-        <p class="sign-in-problem" role="alert">${problem}</p>
-        <button type="submit" class="button button-primary" disabled=${isBusy}>${isBusy ? "One moment" : action}</button>
-        ${ways.oidc !== null && html`<a class="button" href="/oidc/login">Sign in with ${ways.oidc}</a>`}
+        <p class="sign-in-problem" role="alert">${problem === null ? "" : say(problem)}</p>
+        <button type="submit" class="button button-primary" disabled=${isBusy}>${isBusy ? t("oneMoment") : action}</button>
+        ${ways.oidc !== null && html`<a class="button" href="/oidc/login">${t("signInWith", { provider: ways.oidc })}</a>`}
         ${ways.signup === "open" &&
-        html`<button type="button" class="button" onClick=${change}>${isNew ? "I have an account" : "Create an account"}</button>`}
-        <p class="sign-in-help">No password? The server prints a sign-in link each time it starts.</p>
+        html`<button type="button" class="button" onClick=${change}>${t(isNew ? "haveAccount" : "titleNew")}</button>`}
+        <p class="sign-in-help">${t("help")}</p>
       </form>
     </main>
   `;

@@ -9,18 +9,21 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import { unsentHere } from "../state.js";
+import * as chat from "../texts/chat.js";
 import { emptyTranscript } from "../transcript.js";
 import { runningAnswer, shownPath, siblingsOf } from "../tree.js";
 import { Answer } from "./answer.js";
 import { Composer } from "./composer.js";
 import { Icon, Mark } from "./icon.js";
 import { useKeepPlace } from "./keep_place.js";
+import { useTexts } from "./language.js";
 import { useStickToBottom } from "./stick_to_bottom.js";
 import { UnsentMessage } from "./unsent_message.js";
 import { UserMessage } from "./user_message.js";
 
 /** @param {{state: State, commands: Commands}} props */
 export function Thread({ state, commands }) {
+  const { t, say } = useTexts(chat);
   const { currentId, problem } = state;
   const transcript = state.transcripts.get(currentId ?? "") ?? emptyTranscript(currentId ?? "");
   const waiting = unsentHere(state);
@@ -41,11 +44,11 @@ export function Thread({ state, commands }) {
   const isLoading = isEmpty && currentId !== null && !transcript.isLoaded && problem === null;
   const isConnected = state.connection === "open";
   return html`
-    <div class="thread" ref=${frame} onScroll=${onScroll} tabindex="0" role="region" aria-label="Conversation">
-      ${problem !== null && path.length === 0 && html`<p class="thread-problem">${problem}</p>`}
-      ${isLoading && html`<div class="thread-loading" role="status"><span class="visually-hidden">Loading</span></div>`}
+    <div class="thread" ref=${frame} onScroll=${onScroll} tabindex="0" role="region" aria-label=${t("conversation")}>
+      ${problem !== null && path.length === 0 && html`<p class="thread-problem">${say(problem)}</p>`}
+      ${isLoading && html`<div class="thread-loading" role="status"><span class="visually-hidden">${t("loading")}</span></div>`}
       ${isEmpty && !isLoading && problem === null && html`<${Welcome} />`}
-      <div class="messages" role="log" aria-live="off" aria-label="Messages">
+      <div class="messages" role="log" aria-live="off" aria-label=${t("messages")}>
         ${transcript.earlierCursor !== null && path.length > 0 && html`<${Earlier} commands=${commands} />`}
         ${path.map((message) => {
           const siblings = siblingsOf(transcript, message);
@@ -76,7 +79,7 @@ export function Thread({ state, commands }) {
     <div class="foot">
       ${isAway &&
       html`
-        <button type="button" class="round-button to-newest" aria-label="Jump to newest" title="Jump to newest" onClick=${toBottom}>
+        <button type="button" class="round-button to-newest" aria-label=${t("jumpToNewest")} title=${t("jumpToNewest")} onClick=${toBottom}>
           <${Icon} name="down" />
         </button>
       `}
@@ -88,23 +91,25 @@ export function Thread({ state, commands }) {
         onSent=${toBottom}
       />
       <p class="hint" id="composer-hint">
-        <span class="hint-keys">Enter sends, Shift + Enter starts a new line, Esc stops an answer. </span>Answers can be wrong.
+        <span class="hint-keys">${t("keysHint")}</span>${t("canBeWrong")}
       </p>
     </div>
   `;
 }
 
 function Welcome() {
+  const { t } = useTexts(chat);
   return html`
     <div class="welcome">
       <${Mark} />
-      <h2>What would you like to know?</h2>
+      <h2>${t("welcome")}</h2>
     </div>
   `;
 }
 
 /** Loads what came before, when it is scrolled to or pressed. @param {{commands: Commands}} props */
 function Earlier({ commands }) {
+  const { t } = useTexts(chat);
   const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const isBusy = useRef(false);
   const [isLoading, setLoading] = useState(false);
@@ -131,7 +136,7 @@ function Earlier({ commands }) {
   );
   return html`
     <button type="button" class="button earlier" ref=${button} aria-disabled=${isLoading ? "true" : null} onClick=${load}>
-      ${isLoading ? "Loading" : "Show earlier messages"}
+      ${t(isLoading ? "loading" : "showEarlier")}
     </button>
   `;
 }

@@ -7,9 +7,11 @@
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html, memo } from "../html.js";
+import * as chat from "../texts/chat.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icon.js";
+import { useTexts } from "./language.js";
 import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /**
@@ -25,6 +27,7 @@ import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 export const UserMessage = memo(
   /** @param {Props} props */ (props) => {
     const { message, commands } = props;
+    const { t } = useTexts(chat);
     // Another wording that was begun before a reload goes on.
     const [isEditing, setEditing] = useState(() => commands.wording(message) !== "");
     const body = useRef(/** @type {any} */ (null));
@@ -42,16 +45,16 @@ export const UserMessage = memo(
       return html`<${Editor} key=${message.id} message=${message} commands=${commands} onDone=${() => setEditing(false)} />`;
     }
     return html`
-      <article class="message from-user" data-message-id=${message.id} data-role="user" aria-label="You said">
+      <article class="message from-user" data-message-id=${message.id} data-role="user" aria-label=${t("youSaid")}>
         <div class="bubble" dir="auto" ref=${body}>${message.content}</div>
         <div class="actions">
-          <${CopyButton} text=${message.content} label="Copy message" />
+          <${CopyButton} text=${message.content} label=${t("copyMessage")} />
           <button
             ref=${editButton}
             type="button"
             class="icon-button"
-            aria-label="Edit message"
-            title="Edit message"
+            aria-label=${t("editMessage")}
+            title=${t("editMessage")}
             onClick=${() => setEditing(true)}
           >
             <${Icon} name="pencil" />
@@ -65,6 +68,7 @@ export const UserMessage = memo(
 
 /** @param {{message: Message, commands: Commands, onDone: () => void}} props */
 function Editor({ message, commands, onDone }) {
+  const { t } = useTexts(chat);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [text, setText] = useState(() => commands.wording(message) || message.content);
   const change = (/** @type {string} */ next) => {
@@ -101,14 +105,14 @@ function Editor({ message, commands, onDone }) {
         ref=${area}
         dir="auto"
         rows="1"
-        aria-label="Edit message"
+        aria-label=${t("editMessage")}
         value=${text}
         onInput=${(/** @type {any} */ event) => change(event.target.value)}
         onKeyDown=${keyDown}
       ></textarea>
       <div class="editor-buttons">
-        <button type="button" class="button" onClick=${leave}>Cancel</button>
-        <button type="submit" class="button button-primary" disabled=${!isSendable}>Send</button>
+        <button type="button" class="button" onClick=${leave}>${t("cancel")}</button>
+        <button type="submit" class="button button-primary" disabled=${!isSendable}>${t("sendEdit")}</button>
       </div>
     </form>
   `;

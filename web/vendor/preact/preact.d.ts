@@ -21,3 +21,7 @@ export class Component<P = {}, S = {}> {
 export function h(type: any, props: Record<string, any> | null, ...children: ComponentChildren[]): VNode;
 export function render(node: ComponentChildren, parent: Element): void;
 export const Fragment: (props: { children?: ComponentChildren }) => ComponentChildren;
+export interface Context<T> {
+  Provider: (props: { value: T; children?: ComponentChildren }) => ComponentChildren;
+}
+export function createContext<T>(initial: T): Context<T>;
