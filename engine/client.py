@@ -71,6 +71,12 @@ class EngineClient(Protocol):
     async def evict_session(self, key: SessionKey) -> bool:
         """Move a session to the next tier now; from the last one it is gone. False where there is none, or it is ACTIVE."""
 
+    async def hold_session(self, key: SessionKey) -> bool:
+        """Stop a session's timers: a person answers in the model's place. Idempotent. False where there is none."""
+
+    async def release_session(self, key: SessionKey) -> bool:
+        """Its timers go on where they stood. Idempotent. False where there is none."""
+
     async def drop_session(self, key: SessionKey) -> bool:
         """Forget a session in every tier: when this returns no file and no page of it is left. Its turns are cancelled."""
 

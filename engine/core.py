@@ -85,6 +85,7 @@ class Engine:
         self._is_gathering = False
         self._positions = QueuePositions()
         self._memory_stats = MemoryStats(scheduler, memory)
+        self.hold_session = memory.sessions.hold_key
         self._book_check = BookCheck(scheduler)
         self._building: Prefix | None = None
         self._is_blocked = False
@@ -114,8 +115,7 @@ class Engine:
         if self._scheduler.running or self._scheduler.restoring:
             return 0.0
         now = self._clock()
-        closes_at = self._batch_window.closes_at(self._scheduler.waiting, now)
-        if closes_at is None:
+        if (closes_at := self._batch_window.closes_at(self._scheduler.waiting, now)) is None:
             return 0.0
         self._num_batch_windows += not self._is_gathering
         self._is_gathering = True

@@ -156,6 +156,12 @@ class LocalEngine:
     async def evict_session(self, key: SessionKey) -> bool:
         return await self._ask(lambda engine, reply: engine.evict_session(key, reply))
 
+    async def hold_session(self, key: SessionKey) -> bool:
+        return await self._ask(lambda engine, reply: reply(engine.hold_session(key, is_held=True)))
+
+    async def release_session(self, key: SessionKey) -> bool:
+        return await self._ask(lambda engine, reply: reply(engine.hold_session(key, is_held=False)))
+
     async def drop_session(self, key: SessionKey) -> bool:
         # First, because a turn of it that is still encoded reaches the thread before the drop, and ends by it.
         await self._with_prompts(lambda prompts: prompts.forget(key))

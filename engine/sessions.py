@@ -192,6 +192,13 @@ class Sessions:
             session.held_at = None
             self._set_timer(session)
 
+    def hold_key(self, key: SessionKey, *, is_held: bool) -> bool:
+        """Hold or release the session of this key. False where there is none."""
+        session = self._sessions.get(key)
+        if session is not None:
+            (self.hold if is_held else self.release)(session)
+        return session is not None
+
     def due(self) -> list[Demotion]:
         """What the reaper does now: each demotion once, straight to the state that the idle time stands for."""
         now = self._clock()

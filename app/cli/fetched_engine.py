@@ -89,6 +89,12 @@ class FetchedEngine:
     async def evict_session(self, key: SessionKey) -> bool:
         return await self._ready_engine().evict_session(key)
 
+    async def hold_session(self, key: SessionKey) -> bool:
+        return await self._ready_engine().hold_session(key)
+
+    async def release_session(self, key: SessionKey) -> bool:
+        return await self._ready_engine().release_session(key)
+
     async def drop_session(self, key: SessionKey) -> bool:
         return await self._ready_engine().drop_session(key)
 

@@ -69,6 +69,8 @@ async def test_nothing_is_kept_or_forgotten_before_the_engine_is_ready(fresh: En
     for call in (
         fresh.snapshot(),
         fresh.evict_session(key),
+        fresh.hold_session(key),
+        fresh.release_session(key),
         fresh.drop_session(key),
         fresh.drop_namespace(ANN),
         fresh.set_prefix("p", PERSONA),
@@ -174,6 +176,18 @@ async def test_an_evicted_session_moves_on_until_it_is_gone_and_still_answers_al
     assert 1 <= moves <= 3
     assert key not in await sessions(engine)
     assert (await ended(engine, listener, turn("b"))).token_ids == first.token_ids
+
+
+async def test_a_held_session_has_no_timer_until_it_is_released(engine: EngineClient, listener: Listener) -> None:
+    key = SessionKey(ANN, "c1")
+    assert await engine.hold_session(key) is False
+    assert await engine.release_session(key) is False
+    await ended(engine, listener, turn("a"))
+    for _ in range(2):
+        assert await engine.hold_session(key) is True
+        assert (await sessions(engine))[key].seconds_to_timeout is None
+    assert await engine.release_session(key) is True
+    assert (await sessions(engine))[key].seconds_to_timeout is not None
 
 
 async def test_a_dropped_session_is_forgotten_and_no_other(engine: EngineClient, listener: Listener) -> None:

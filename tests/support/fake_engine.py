@@ -161,6 +161,14 @@ class FakeEngine:
         self._require_ready()
         return self.memory.evict(key)
 
+    async def hold_session(self, key: SessionKey) -> bool:
+        self._require_ready()
+        return self.memory.hold(key, is_held=True)
+
+    async def release_session(self, key: SessionKey) -> bool:
+        self._require_ready()
+        return self.memory.hold(key, is_held=False)
+
     async def drop_session(self, key: SessionKey) -> bool:
         self._require_ready()
         is_known = self.memory.drop(key)

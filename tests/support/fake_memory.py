@@ -16,6 +16,9 @@ from tests.support.fake_vocabulary import FakeVocabulary, Ids
 
 NEXT_TIER = {SessionState.DEVICE: SessionState.HOST, SessionState.HOST: SessionState.DISK, SessionState.DISK: None}
 
+SECONDS_TO_TIMEOUT = 300.0
+"""What it says of every idle session, because it has no time."""
+
 
 @dataclass
 class FakeSession:
@@ -25,6 +28,7 @@ class FakeSession:
     tier: SessionState = SessionState.DEVICE
     paths: dict[Ids, int] = field(default_factory=dict)
     running: int = 0
+    is_held: bool = False
     turns: int = 0
     cached_tokens: int = 0
     ttft_ms: float | None = None
@@ -102,6 +106,12 @@ class FakeMemory:
             session.tier = tier
         return True
 
+    def hold(self, key: SessionKey, *, is_held: bool) -> bool:
+        """Stop a session's timers, or let them go on."""
+        if (session := self._sessions.get(key)) is not None:
+            session.is_held = is_held
+        return session is not None
+
     def drop(self, key: SessionKey) -> bool:
         """Forget a session."""
         return self._sessions.pop(key, None) is not None
@@ -153,7 +163,7 @@ def _status(key: SessionKey, session: FakeSession) -> SessionStatus:
         cached_tokens=session.cached_tokens,
         ttft_ms=session.ttft_ms,
         idle_s=0.0,
-        seconds_to_timeout=None,
+        seconds_to_timeout=None if session.running or session.is_held else SECONDS_TO_TIMEOUT,
     )
 
 

@@ -70,6 +70,8 @@ async def test_everything_it_is_asked_goes_to_the_engine_once_that_is_there() ->
             engine.set_prefix("terse", [Turn(Role.SYSTEM, "Be brief.")]),
             engine.snapshot(),
             engine.evict_session(key),
+            engine.hold_session(key),
+            engine.release_session(key),
             engine.drop_session(key),
             engine.drop_namespace(ann),
             engine.drop_prefix("terse"),
@@ -83,10 +85,10 @@ async def test_everything_it_is_asked_goes_to_the_engine_once_that_is_there() ->
     await engine.wait_ready()
     await engine.submit(replace(REQUEST, namespace=ann, session="c1"))
     fake.advance_to_end()
-    _, snapshot, evicted, dropped, sessions, _ = [await call for call in calls()]
+    _, snapshot, evicted, held, released, dropped, sessions, _ = [await call for call in calls()]
     assert isinstance(snapshot, EngineSnapshot)
     assert [prefix.name for prefix in snapshot.prefixes] == ["terse"]
-    assert (evicted, dropped, sessions) == (True, True, 0)
+    assert (evicted, held, released, dropped, sessions) == (True, True, True, True, 0)
     assert await engine.snapshot() == EngineSnapshot()
     await engine.stop()
 
