@@ -8,13 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.answer_text import AnswerText
+from engine.answer_writer import AnswerWriter
 from engine.fair_shares import account_of
+from engine.likelihood import Likelihood
 from engine.prefixes import Prefix
 from engine.sampler import SamplingState
 from engine.sequence import Sequence
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
     CachedFrom,
+    EngineEvent,
+    FinishReason,
     GenerationRequest,
     Namespace,
     Priority,
@@ -40,10 +44,11 @@ class Arrival:
         most = self.max_sequence_tokens
         return most if max_tokens is None else min(most, prompt_tokens + max_tokens)
 
-    def made_for(self, params: SamplingParams, prompt_ids: list[int]) -> tuple[SamplingState, AnswerText]:
+    def made_for(self, sequence: Sequence, params: SamplingParams) -> tuple[SamplingState, AnswerWriter]:
         tokenizer = self.tokenizer
         text = AnswerText(tokenizer.detokenizer(), tokenizer.decode, params.stop, params.min_tokens)
-        return SamplingState(params, prompt_ids, tokenizer.vocabulary_size), text
+        writer = AnswerWriter(sequence.request_id, text, tokenizer.name_of)
+        return SamplingState(params, sequence.tokens, tokenizer.vocabulary_size), writer
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class Answer:
 
     sequence: Sequence
     sampling: SamplingState
-    text: AnswerText
+    writer: AnswerWriter
     arrived_at: float
     dropped_turns: int = 0
     first_scheduled_at: float | None = None
@@ -74,8 +79,8 @@ class Answer:
             account=account_of(request.namespace),
             queued_at=arrival.now,
         )
-        sampling, text = arrival.made_for(request.sampling, prompt_ids)
-        return cls(sequence, sampling, text, arrival.arrived_at, dropped_turns)
+        sampling, writer = arrival.made_for(sequence, request.sampling)
+        return cls(sequence, sampling, writer, arrival.arrived_at, dropped_turns)
 
     @classmethod
     def building(cls, prefix: Prefix, arrival: Arrival) -> Answer:
@@ -94,8 +99,24 @@ class Answer:
             account=account_of(Namespace.public()),
             queued_at=arrival.now,
         )
-        sampling, text = arrival.made_for(SamplingParams(max_tokens=1, temperature=0.0), ids)
-        return cls(sequence, sampling, text, arrival.arrived_at, prefix=prefix)
+        sampling, writer = arrival.made_for(sequence, SamplingParams(max_tokens=1, temperature=0.0))
+        return cls(sequence, sampling, writer, arrival.arrived_at, prefix=prefix)
+
+    def take(
+        self, token_id: int, likelihood: Likelihood | None, end_token_ids: frozenset[int], now: float
+    ) -> tuple[list[EngineEvent], FinishReason | None]:
+        """The next token was sampled: what is to be told of it, and why the answer ends with it, if it does."""
+        sequence = self.sequence
+        sequence.append(token_id)
+        self.sampling.append(token_id)
+        self.first_token_at = now if self.first_token_at is None else self.first_token_at
+        self.last_token_at = now
+        if token_id in end_token_ids and not self.sampling.params.ignore_eos:
+            return [], FinishReason.STOP
+        events = self.writer.push(token_id, likelihood, sequence.num_output_tokens)
+        if self.writer.stopped:
+            return events, FinishReason.STOP
+        return events, FinishReason.LENGTH if sequence.is_full else None
 
     @property
     def cached_from(self) -> CachedFrom:

@@ -32,7 +32,9 @@ class AnswerText:
         self._ids: list[int] = []
         self._ends: list[int] = []
         """Characters of the text after each id, shown or not."""
-        self._num_chars = 0
+        self.num_chars = 0
+        """Of the text so far, shown or not."""
+        self.num_shown_chars = 0
         self._shown: list[str] = []
 
     @property
@@ -44,8 +46,8 @@ class AnswerText:
         """Take the next id and return the text that may be shown now."""
         text = self._detokenizer.push(token_id)
         self._ids.append(token_id)
-        self._num_chars += len(text)
-        self._ends.append(self._num_chars)
+        self.num_chars += len(text)
+        self._ends.append(self.num_chars)
         return self._show(text if len(self._ids) <= self._min_tokens else self._stops.push(text))
 
     def flush(self) -> str:
@@ -58,8 +60,7 @@ class AnswerText:
     @property
     def num_shown_tokens(self) -> int:
         """The first ids whose text was shown to its last character, so that the next prompt may well have them again."""
-        num_shown = sum(map(len, self._shown))
-        return sum(end <= num_shown for end in self._ends)
+        return sum(end <= self.num_shown_chars for end in self._ends)
 
     def token_ids(self) -> tuple[int, ...] | None:
         """The ids whose decoding is the text shown; None where a stop string cut through a token."""
@@ -74,4 +75,5 @@ class AnswerText:
     def _show(self, text: str) -> str:
         if text:
             self._shown.append(text)
+            self.num_shown_chars += len(text)
         return text

@@ -15,6 +15,7 @@ from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
 from engine.book_check import BookCheck
 from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
+from engine.likelihood import Likelihood
 from engine.memory import Memory
 from engine.memory_map import MemoryStats, snapshot
 from engine.pages import PagesCorrupt
@@ -42,7 +43,6 @@ from engine.types import (
     Queued,
     RequestId,
     SessionKey,
-    TextDelta,
     Usage,
 )
 
@@ -195,8 +195,7 @@ class Engine:
             begun = self._clock()
             try:
                 plan = self._schedule(begun)
-                sampled = self._run(plan)
-                self._postprocess(plan, sampled)
+                self._postprocess(plan, self._run(plan))
                 self._failed_steps = 0
             except Exception as problem:
                 self._fail_step(problem)
@@ -256,7 +255,8 @@ class Engine:
                     self._memory.count_hits(item.sequence)
         return plan
 
-    def _run(self, plan: StepPlan) -> list[int | None]:
+    def _run(self, plan: StepPlan) -> list[tuple[int | None, Likelihood | None]]:
+        """What was sampled of each row, and how likely that was where somebody asks."""
         if not plan.run:
             return []
         states: list[SamplingState] = []
@@ -268,20 +268,22 @@ class Engine:
         took_s = self._clock() - begun
         self._scheduler.step_size.observe(plan.load, took_s)
         self._scheduler.speculation.observe(plan.run, took_s)
-        return sampled
+        return [(token_id, state.likelihood) for token_id, state in zip(sampled, states, strict=True)]
 
-    def _postprocess(self, plan: StepPlan, sampled: Sequence[int | None]) -> None:
+    def _postprocess(self, plan: StepPlan, sampled: Sequence[tuple[int | None, Likelihood | None]]) -> None:
         now = self._clock()
         samples = [item.samples for item in plan.run]
         self._scheduler.advance(plan)
-        tokens = iter(sampled)
+        unread = iter(sampled)
         for item, has_token in zip(plan.run, samples, strict=True):
             answer = self._answers[item.sequence.request_id]
             self._report_prompt(answer, item)
             if has_token:
-                for token_id in accepted(item.draft, [*islice(tokens, 1 + len(item.draft))]):
+                rows = [*islice(unread, 1 + len(item.draft))]
+                taken = accepted(item.draft, [token_id for token_id, _ in rows])
+                for token_id, (_, likelihood) in zip(taken, rows, strict=False):
                     if item.sequence.request_id in self._answers:
-                        self._accept(answer, token_id, now)
+                        self._accept(answer, token_id, likelihood, now)
                 if item.draft:
                     self._scheduler.settle(item)
         self._book_check.after_step(now)
@@ -298,41 +300,30 @@ class Engine:
             cached_tokens = answer.cached_from.total
             self._tell(answer, PromptProgress(item.sequence.request_id, done, prompt_tokens, cached_tokens))
 
-    def _accept(self, answer: Answer, token_id: int | None, now: float) -> None:
+    def _accept(self, answer: Answer, token_id: int | None, likelihood: Likelihood | None, now: float) -> None:
         """Take the sampled token. What goes wrong here belongs to this request alone."""
         try:
             if token_id is None:
                 raise ArithmeticError("the model's output is not made of finite numbers")
-            self._append(answer, token_id, now)
+            self._decoded_tokens += 1
+            events, reason = answer.take(token_id, likelihood, self._tokenizer.end_token_ids, now)
+            for event in events:
+                self._tell(answer, event)
+            if reason is not None:
+                self._finish(answer, reason)
         except Exception:
             logger.exception("request %s failed", answer.sequence.request_id)
             failure = EngineFailure(FailureCode.REQUEST_FAILED, "The engine failed at this answer.")
             self._finish(answer, FinishReason.FAILED, failure)
 
-    def _append(self, answer: Answer, token_id: int, now: float) -> None:
-        sequence = answer.sequence
-        sequence.append(token_id)
-        answer.sampling.append(token_id)
-        answer.first_token_at = now if answer.first_token_at is None else answer.first_token_at
-        answer.last_token_at = now
-        self._decoded_tokens += 1
-        if token_id in self._tokenizer.end_token_ids and not answer.sampling.params.ignore_eos:
-            self._finish(answer, FinishReason.STOP)
-            return
-        if text := answer.text.push(token_id):
-            self._tell(answer, TextDelta(sequence.request_id, text, sequence.num_output_tokens))
-        if answer.text.stopped:
-            self._finish(answer, FinishReason.STOP)
-        elif sequence.is_full:
-            self._finish(answer, FinishReason.LENGTH)
-
     def _finish(self, answer: Answer, reason: FinishReason, failure: EngineFailure | None = None) -> None:
         """Give the memory back, then say the last words. A text that cannot be completed fails the request only."""
         sequence = answer.sequence
-        text, token_ids = "", None
+        last_events: list[EngineEvent] = []
+        token_ids = None
         try:
-            text = answer.text.flush()
-            token_ids = answer.text.token_ids()
+            last_events = answer.writer.flush(sequence.num_output_tokens)
+            token_ids = answer.writer.token_ids()
         except Exception:
             logger.exception("the text of request %s could not be completed", sequence.request_id)
             if failure is None:
@@ -346,11 +337,11 @@ class Engine:
             return
         # After a failure its pages may hold anything. Text past a stop is never kept (vllm-project/vllm#5543).
         is_sound = failure is None or failure.code == FailureCode.ENGINE_STOPPED
-        keep_tokens = sequence.num_prompt_tokens + answer.text.num_shown_tokens if is_sound else None
+        keep_tokens = sequence.num_prompt_tokens + answer.writer.num_shown_tokens if is_sound else None
         self._memory.end_turn(sequence, keep_tokens, answer.ttft_ms)
-        if text:
-            self._events.append(TextDelta(sequence.request_id, text, sequence.num_output_tokens))
-        self._events.append(Finished(sequence.request_id, reason, answer.usage(), token_ids, failure))
+        self._events += last_events
+        logprobs = answer.writer.rest()
+        self._events.append(Finished(sequence.request_id, reason, answer.usage(), token_ids, failure, logprobs))
 
     def _arrival(self, arrived_at: float) -> Arrival:
         self._arrivals += 1

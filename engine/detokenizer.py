@@ -80,6 +80,27 @@ class TokenTexts:
             return None
         return self._tokens[token_id]
 
+    def bytes_of(self, token_id: int) -> bytes:
+        """What the id puts into the text, as if it stood in the middle of it; empty where it says nothing."""
+        spelling = self.spelling(token_id)
+        return b"" if spelling is None else self._bytes_of_spelling(spelling)
+
+    def name_of(self, token_id: int) -> bytes:
+        """The same, but a token that says nothing is called by its spelling."""
+        return self.bytes_of(token_id) or (self._tokens[token_id] or "").encode()
+
+    def _bytes_of_spelling(self, spelling: str) -> bytes:
+        if self.rules.family is VocabularyFamily.BYTES:
+            return bytes_of_spelling(spelling)
+        for pattern, content in self.rules.replacements:
+            spelling = spelling.replace(pattern, content)
+        byte = _byte_token(spelling) if self.rules.byte_fallback else None
+        return spelling.encode() if byte is None else bytes([byte])
+
+    def speaking(self, token_ids: frozenset[int]) -> TokenTexts:
+        """The same vocabulary, in which these ids say how they are spelled."""
+        return TokenTexts(self._tokens, self._silent - token_ids, self.rules)
+
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of all of them."""
         detokenizer = self.detokenizer()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.likelihood import Distribution, Likelihood
 from engine.types import SamplingParams
 
 GREEDY_BELOW = 1e-5
@@ -53,7 +54,7 @@ _SECOND_FACTOR = 0x94D049BB133111EB
 class SamplingState:
     """What one answer carries from token to token: its seed, how many it has, and which ids penalties apply to."""
 
-    __slots__ = ("counts", "num_sampled", "params", "seed", "seen", "vocabulary_size")
+    __slots__ = ("counts", "likelihood", "num_sampled", "params", "seed", "seen", "vocabulary_size")
 
     def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], vocabulary_size: int) -> None:
         self.params = params
@@ -70,6 +71,8 @@ class SamplingState:
             self.seen[torch.tensor(known, dtype=torch.int64)] = True
         if params.presence_penalty or params.frequency_penalty:
             self.counts = torch.zeros(vocabulary_size)
+        self.likelihood: Likelihood | None = None
+        """Of the token that was last sampled with this state, where the request asks for it."""
 
     @property
     def is_greedy(self) -> bool:
@@ -110,9 +113,14 @@ class Sampler:
     def sample(self, logits: torch.Tensor, states: Sequence[SamplingState]) -> list[int | None]:
         """One id per row of `logits` [R, at least vocabulary_size]; None for a row that is not made of numbers.
 
-        `logits` may be changed. The states are not: who accepts a token calls `append`.
+        `logits` may be changed. The states are not, but for `likelihood`: who accepts a token calls `append`.
         """
         logits = logits[:, : self.vocabulary_size]
+        asked = [
+            (row, state, Distribution(logits[row], state.params.top_logprobs))
+            for row, state in enumerate(states)
+            if state.params.top_logprobs is not None
+        ]
         self._mask_end_tokens(logits, states)
         _penalise(logits, states)
         # NumPy finds the largest of a row in a tenth of the time that torch takes on one thread. It counts NaN as the largest.
@@ -123,6 +131,8 @@ class Sampler:
         for start in range(0, len(random_rows), ROWS_TOGETHER):
             some = random_rows[start : start + ROWS_TOGETHER]
             ids[some] = self._sample_random([rows[row] for row in some], [states[row] for row in some])
+        for row, state, distribution in asked:
+            state.likelihood = distribution.likelihood(int(ids[row]))
         return [token if valid else None for token, valid in zip(ids.tolist(), is_valid, strict=True)]
 
     def _sample_random(self, logits: Sequence[Logits], states: Sequence[SamplingState]) -> Ids:

@@ -163,6 +163,10 @@ class ChatTokenizer:
         """The text of these ids; control tokens and ids that do not exist say nothing."""
         return self._texts.text(ids)
 
+    def name_of(self, token_id: int) -> bytes:
+        """What a token is called, also one that says nothing."""
+        return self._texts.name_of(token_id)
+
     def detokenizer(self) -> Detokenizer:
         """A fresh one, for one answer."""
         return self._texts.detokenizer()

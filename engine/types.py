@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import NewType
 
+from engine.structure import Constraint, ToolCall, Tools
+
 RequestId = NewType("RequestId", str)
 
 
@@ -19,6 +21,8 @@ class Role(StrEnum):
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"
+    """What a tool that the model called has answered."""
 
 
 class FinishReason(StrEnum):
@@ -105,12 +109,14 @@ class Turn:
 
     `token_ids` are the ids the engine itself produced for an earlier answer; they are used verbatim, because text that is
     encoded again may give other ids (ggml-org/llama.cpp#26398). Without them `text` is encoded, and never yields a control
-    token.
+    token. An answer that called tools has `tool_calls`; the turn of a tool names the one it answers.
     """
 
     role: Role
     text: str
     token_ids: tuple[int, ...] | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class SamplingParams:
 
     `temperature` 0 means greedy. `top_k` 0, `top_p` 1 and `min_p` 0 switch their filters off. `max_tokens` None means: until
     the context is full. `stop` are up to 16 strings, none of them empty. Neither an end token nor a stop string ends an answer
-    within its first `min_tokens`. `seed` makes the answer repeatable, alone or in company.
+    within its first `min_tokens`. `seed` makes the answer repeatable, alone or in company. With `top_logprobs`, 0 to 20, each
+    token comes with how likely it was, and so many that were the likeliest.
     """
 
     max_tokens: int | None = None
@@ -134,6 +141,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     min_tokens: int = 0
     ignore_eos: bool = False
+    top_logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +152,8 @@ class GenerationRequest:
     in it, the conversation; a request without one still reuses every page of its namespace. `persona` is the prefix of
     `EngineClient.set_prefix` whose system prompt these turns begin with: only as far as the two agree is the public
     namespace looked up.
+
+    `constraint` is what the text has to be; `tools` are what the model may call instead of, or after, saying something.
     """
 
     request_id: RequestId
@@ -154,6 +164,8 @@ class GenerationRequest:
     persona: str | None = None
     priority: Priority = Priority.INTERACTIVE
     context_policy: ContextPolicy = ContextPolicy.ERROR
+    constraint: Constraint | None = None
+    tools: Tools | None = None
 
     @property
     def session_key(self) -> SessionKey | None:
@@ -231,12 +243,43 @@ class PromptProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a token was: the natural logarithm of its probability in the model's own distribution, which is the one before
+    temperature, filters, penalties and constraints. `text` is its bytes as far as they are characters. `top` are the likeliest,
+    the best first."""
+
+    text: str
+    bytes: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
-    """New text of an answer, never empty, never half a character, and the number of tokens sampled so far."""
+    """New text of an answer, never empty, never half a character, and the number of tokens sampled so far.
+
+    `logprobs` are of the tokens that this text begins to show, where they were asked for.
+    """
 
     request_id: RequestId
     text: str
     output_tokens: int
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """More of a call of a tool. The first of each call, and only it, has an id and the name; `arguments`, joined, is JSON.
+
+    `index` counts the calls of an answer from 0; they come one after the other.
+    """
+
+    request_id: RequestId
+    index: int
+    arguments: str
+    output_tokens: int
+    call_id: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +287,8 @@ class Finished:
     """The last event of a request, exactly once.
 
     `token_ids` are the ids whose decoding is the joined text of the deltas, to be given back in a later `Turn`; None when
-    there are none (a stop string cut a token in two, or the engine does not know them).
+    there are none (a stop string cut a token in two, tools were called, or the engine does not know them). `logprobs` are of
+    tokens at the end that have no text.
     """
 
     request_id: RequestId
@@ -252,14 +296,15 @@ class Finished:
     usage: Usage
     token_ids: tuple[int, ...] | None = None
     failure: EngineFailure | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
-EngineEvent = Queued | PromptProgress | TextDelta | Finished
+EngineEvent = Queued | PromptProgress | TextDelta | ToolCallDelta | Finished
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a client may know of the model that serves."""
+    """What a client may know of the model that serves. `has_tools`: its template can tell it of tools, and its calls are read."""
 
     name: str
     architecture: str
@@ -269,6 +314,7 @@ class ModelInfo:
     weights: str
     kernels: str
     fingerprint: str
+    has_tools: bool = False
 
 
 Counts = tuple[tuple[str, int], ...]

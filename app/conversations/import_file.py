@@ -118,8 +118,8 @@ class ImportFile:
                 message = _decoded(piece, _Line, place).message
             else:
                 message = _decoded(piece, ImportedMessage, place)
-            if message.role is Role.SYSTEM:
-                raise _invalid(f"{place} is of the system; expected one of the user or of the assistant")
+            if message.role not in (Role.USER, Role.ASSISTANT):
+                raise _invalid(f"{place} is of the {message.role}; expected one of the user or of the assistant")
             yield message
 
     def _json_head(self) -> bytes:

@@ -145,7 +145,7 @@ class Answer:
             self._progress = event
             if event.done_tokens >= event.total_tokens:
                 self._emit_progress()
-        else:
+        elif isinstance(event, TextDelta):
             self._take_text(event)
 
     def due_at(self) -> float | None:

@@ -51,9 +51,11 @@ class Scripted(TinyDecoder):
 
     def forward(self, batch: ForwardBatch, cache: object) -> torch.Tensor:
         self.before_forward(batch)
-        rows = set(batch.logit_rows.tolist())
         ends = batch.query_starts[1:].tolist()
-        lengths = [length for length, end in zip(batch.context_lens.tolist(), ends, strict=True) if end - 1 in rows]
+        lengths = []
+        for row in batch.logit_rows.tolist():
+            owner = next(place for place, end in enumerate(ends) if row < end)
+            lengths.append(int(batch.context_lens[owner]) - (ends[owner] - 1 - row))
         logits = torch.zeros(len(lengths), END + 1)
         for row, length in enumerate(lengths):
             self.prompt_tokens = self.prompt_tokens or length

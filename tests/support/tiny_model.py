@@ -81,6 +81,9 @@ class TinyTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(PIECES[token] for token in ids if token < END).decode(errors="replace")
 
+    def name_of(self, token_id: int) -> bytes:
+        return PIECES[token_id] if token_id < END else b"<end>"
+
     def detokenizer(self) -> TinyDetokenizer:
         return TinyDetokenizer()
 
