@@ -106,7 +106,7 @@ def create_app(
         lifespan=[lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
         exception_handlers=EXCEPTION_HANDLERS,
-        openapi_config=openapi_config(),
+        openapi_config=openapi_config(web_folder),
         request_class=JsonRequest,
         response_headers={"X-Content-Type-Options": "nosniff"},
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,

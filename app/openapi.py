@@ -1,30 +1,30 @@
-"""`/schema` (a page for people) and `/schema/openapi.json` (the document), both made from the routes themselves and without any
-host but ours."""
+"""`/schema` and `/schema/asyncapi` (pages for people), `/schema/openapi.json` and `/schema/asyncapi.json` (the documents), made
+from the routes and the frame types themselves, and shown without any host but ours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
+from pathlib import Path
 from typing import Any
 
 import msgspec
-from litestar import Request, Router
+from litestar import MediaType, Request, Router
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 from litestar.routes import HTTPRoute
 
 from app.accounts.authentication import COOKIE
+from app.asyncapi import asyncapi_document
 from app.errors import NotFound
+from app.web import PAGE_HEADERS
 
 API_VERSION = "1"
 """The `v1` of the paths. It changes when a client would have to."""
 
-PAGE_POLICY = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+VIEWER_PAGE = "schema.html"
 
-PATHS = {"/schema", "/schema/openapi.json"}
-
-METHODS = ("get", "post", "put", "patch", "delete")
+PATHS = {"/schema", "/schema/openapi.json", "/schema/asyncapi", "/schema/asyncapi.json"}
 
 
 class ExactDocument(JsonRenderPlugin):
@@ -40,43 +40,29 @@ class ExactDocument(JsonRenderPlugin):
         return super().render(request, {**openapi_schema, "components": components})
 
 
-class PlainPage(OpenAPIRenderPlugin):
-    """The document as one page of text, without scripts: who wants more gives the JSON to a tool of theirs."""
+class SocketDocument(OpenAPIRenderPlugin):
+    """The socket, described in AsyncAPI, for the address that it is asked at."""
 
     def __init__(self) -> None:
-        super().__init__(path="/")
+        super().__init__(path="/asyncapi.json", media_type=MediaType.JSON)
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        sections = [
-            self._operation(method, path, item[method])
-            for path, item in sorted(openapi_schema["paths"].items())
-            for method in METHODS
-            if method in item
-        ]
-        title = escape(f"{openapi_schema['info']['title']} {openapi_schema['info']['version']}")
-        page = (
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>'
-            f"<p>{escape(openapi_schema['info']['description'])}</p>"
-            f'<p>For programs: <a href="/schema/openapi.json">openapi.json</a></p>{"".join(sections)}</html>'
-        )
-        return page.encode()
+        url = request.base_url
+        return msgspec.json.encode(asyncapi_document(API_VERSION, url.netloc, is_secure=url.scheme == "https"))
 
-    @staticmethod
-    def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
-        parameters = "".join(
-            f"<li><code>{escape(parameter['name'])}</code> ({escape(parameter['in'])}"
-            f"{', required' if parameter.get('required') else ''}) {escape(parameter.get('description') or '')}</li>"
-            for parameter in operation.get("parameters", [])
-        )
-        answers = "".join(
-            f"<li>{escape(status)} {escape(answer.get('description') or '')}</li>"
-            for status, answer in operation.get("responses", {}).items()
-        )
-        return (
-            f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
-            f"<p>{escape(operation.get('summary') or '')}. {escape(operation.get('description') or '')}</p>"
-            f"<ul>{parameters}</ul><ul>{answers}</ul>"
-        )
+
+class Viewer(OpenAPIRenderPlugin):
+    """The page that shows either document to people: a file of `web/`, which fetches the document from here."""
+
+    def __init__(self, web_folder: Path) -> None:
+        super().__init__(path=["/", "/asyncapi"])
+        page = web_folder / VIEWER_PAGE
+        self._page = page.read_bytes() if page.is_file() else None
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        if self._page is None:
+            raise NotFound("this installation came without its pages; the documents are there")
+        return self._page
 
 
 def _bodies(route: HTTPRoute) -> Iterator[type[msgspec.Struct]]:
@@ -92,7 +78,7 @@ def _known_only(request: Request[Any, Any, Any]) -> None:
         raise NotFound("there is no such resource")
 
 
-def openapi_config() -> OpenAPIConfig:
+def openapi_config(web_folder: Path) -> OpenAPIConfig:
     """What the document says beside the routes, for one application."""
     return OpenAPIConfig(
         title="Kvasir",
@@ -102,13 +88,13 @@ def openapi_config() -> OpenAPIConfig:
             " that does not exist: 404. A cookie needs an Origin of ours on every method that changes something."
         ),
         path="/schema",
-        render_plugins=[ExactDocument(path="/openapi.json"), PlainPage()],
+        render_plugins=[ExactDocument(path="/openapi.json"), SocketDocument(), Viewer(web_folder)],
         openapi_router=Router(
             "/schema",
             route_handlers=[],
             before_request=_known_only,
             include_in_schema=False,
-            response_headers={"Content-Security-Policy": PAGE_POLICY},
+            response_headers=PAGE_HEADERS,
         ),
         components=Components(
             security_schemes={

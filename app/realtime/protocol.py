@@ -101,30 +101,44 @@ class ClientFrame(Struct, tag_field="type", frozen=True, kw_only=True):
 
 
 class Hello(ClientFrame, tag="session.hello", frozen=True, kw_only=True):
+    """The first frame, once: what the client speaks, and which answers it goes on reading, from where."""
+
     data: HelloData = HelloData()
 
 
 class MessageCreate(ClientFrame, tag="message.create", frozen=True, kw_only=True):
+    """Say something in a conversation. The same `client_message_id` twice is one message; another `parent_id` makes a branch."""
+
     data: MessageCreateData
 
 
 class Regenerate(ClientFrame, tag="response.regenerate", frozen=True, kw_only=True):
+    """Make another answer to a message of the user."""
+
     data: RegenerateData
 
 
 class Cancel(ClientFrame, tag="response.cancel", frozen=True, kw_only=True):
+    """Stop an answer, which keeps what was shown. Harmless when it has ended."""
+
     data: CancelData
 
 
 class Subscribe(ClientFrame, tag="conversation.subscribe", frozen=True, kw_only=True):
+    """Follow a conversation: its running answers from their first frame, and whatever happens in it from now on."""
+
     data: ConversationData
 
 
 class Unsubscribe(ClientFrame, tag="conversation.unsubscribe", frozen=True, kw_only=True):
+    """Nothing more of that conversation."""
+
     data: ConversationData
 
 
 class Ping(ClientFrame, tag="ping", frozen=True, kw_only=True):
+    """Show that the connection lives."""
+
     data: EmptyData = EmptyData()
 
 

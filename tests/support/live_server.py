@@ -23,6 +23,7 @@ from app.realtime.protocol import TERMINAL_TYPES
 from app.server import Server
 from app.settings import Settings
 from tests.support.client import PASSWORD, quick_passwords
+from tests.support.described_frames import require_described
 from tests.support.fake_engine import FakeEngine
 
 PATIENCE_S = 20
@@ -48,7 +49,9 @@ class Socket:
     async def receive(self) -> Frame:
         """The next frame."""
         async with asyncio.timeout(PATIENCE_S):
-            frame: Frame = json.loads(await self.connection.recv())
+            text = await self.connection.recv()
+        require_described(text)
+        frame: Frame = json.loads(text)
         self.frames.append(frame)
         return frame
 
@@ -175,7 +178,10 @@ class Person:
         """The SSE log of a response, to its end."""
         answer = await self.http.get(f"/api/v1/responses/{response_id}/events", params={"after": after})
         assert answer.status_code in (200, 204), answer.text
-        return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+        lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
+        for line in lines:
+            require_described(line)
+        return [json.loads(line) for line in lines]
 
 
 @dataclass

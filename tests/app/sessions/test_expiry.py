@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.engine_view import EngineView
-from app.sessions.expiry import Expiry
+from app.sessions.expiry import Expiry, expiring_data
 from engine.errors import EngineNotReady
 from engine.snapshot import EngineSnapshot, PagesByTier, SessionState, SessionStatus
 from engine.types import Namespace, Priority, SessionKey
@@ -130,7 +130,8 @@ async def test_every_socket_of_its_owner_gets_the_frame_and_no_other(tmp_path: P
     async with live_server(tmp_path, sqlite_url) as live, live.person("ann") as ann, live.person("bob") as bob:
         me = (await ann.http.get("/api/v1/me")).json()["id"]
         async with ann.socket() as one, ann.socket() as two, bob.socket() as other:
-            live.context.hub.tell_user(me, "session.expiring", {"session_id": CONVERSATION}, CONVERSATION)
+            data = expiring_data(STATUS)
+            live.context.hub.tell_user(me, "session.expiring", data, CONVERSATION)
             for socket in (one, two):
                 frame = await socket.until(lambda frame: frame["type"] == "session.expiring")
                 assert frame["conversation_id"] == CONVERSATION
