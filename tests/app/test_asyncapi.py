@@ -1,5 +1,5 @@
-"""The AsyncAPI document: valid, whole, and made of what the socket really reads. That it says what the socket really sends is held
-by every test with a socket: `tests/support/described_frames.py`."""
+"""The AsyncAPI document: valid, whole, and made of what the socket really reads. That it says what the socket really sends is
+held by every test with a socket: `tests/support/described_frames.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from app.asyncapi import ANSWERED_WITH, asyncapi_document
@@ -33,7 +33,7 @@ def types_of(document: dict[str, Any], action: str) -> list[str]:
 
 
 def test_it_keeps_to_asyncapi_3(document: dict[str, Any]) -> None:
-    validator = jsonschema.Draft7Validator(json.loads(SPECIFICATION.read_text()))
+    validator = jsonschema_rs.Draft7Validator(json.loads(SPECIFICATION.read_text()))
     assert [error.message[:300] for error in validator.iter_errors(document)] == []
 
 
@@ -46,7 +46,9 @@ def test_every_frame_of_both_directions_is_in_it(document: dict[str, Any]) -> No
 
 
 def test_every_frame_says_what_it_is_for(document: dict[str, Any]) -> None:
-    silent = [message["name"] for message in document["components"]["messages"].values() if len(message["summary"]) < 20]
+    silent = [
+        message["name"] for message in document["components"]["messages"].values() if len(message["summary"]) < 20
+    ]
     assert silent == []
 
 

@@ -1,4 +1,4 @@
-"""Whether a frame of the server is as `/schema/asyncapi.json` describes it; every frame that a test's socket receives has to be."""
+"""Whether a frame of the server is as `/schema/asyncapi.json` describes it. Every frame a test receives has to be."""
 
 from __future__ import annotations
 

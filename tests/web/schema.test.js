@@ -40,7 +40,7 @@ test("types are words", () => {
 });
 
 test("limits are words", () => {
-  assert.deepEqual(limitsOf(DOCUMENT, field("name").schema), ["at least 1 characters", "at most 9 characters"]);
+  assert.deepEqual(limitsOf(DOCUMENT, field("name").schema), ["not empty", "at most 9 characters"]);
   assert.deepEqual(limitsOf(DOCUMENT, field("kind").schema), ['one of "a", "b"']);
   assert.deepEqual(limitsOf(DOCUMENT, field("size").schema), ["at least 3"]);
   assert.deepEqual(limitsOf(DOCUMENT, field("tags").schema), ["at most 2 items", "each at most 4 characters"]);

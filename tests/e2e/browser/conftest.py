@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
+from tests.e2e.browser.axe import Auditor, axe_script
 from tests.e2e.browser.pages import ChatPage
 from tests.support.server_process import FAKE, ServerProcess, server_process
 
@@ -127,6 +128,12 @@ async def welcoming(browser: Browser, url: str, storage_state: Any) -> AsyncIter
 async def visitors(browser: Browser, server: ServerProcess, storage_state: Any) -> AsyncIterator[Visitors]:
     async with welcoming(browser, server.url, storage_state) as visitors:
         yield visitors
+
+
+@pytest.fixture
+def auditor() -> Auditor:
+    """Notes what a screen reader would stumble over."""
+    return Auditor(axe_script())
 
 
 class Stored:

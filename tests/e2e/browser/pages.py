@@ -11,6 +11,12 @@ ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 RUNNING = re.compile("^(queued|in_progress)$")
 
 
+async def picture(page: Page, name: str) -> None:
+    """A screenshot for people, in tests/artifacts."""
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    await page.screenshot(path=ARTIFACTS / f"{name}.png")
+
+
 class SignInPage:
     """Where one arrives without a sign-in."""
 
@@ -111,5 +117,4 @@ class ChatPage:
 
     async def picture(self, name: str) -> None:
         """A screenshot for people, in tests/artifacts."""
-        ARTIFACTS.mkdir(parents=True, exist_ok=True)
-        await self.page.screenshot(path=ARTIFACTS / f"{name}.png")
+        await picture(self.page, name)

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
+from tests.e2e.browser.axe import PHONE, Auditor
 from tests.e2e.browser.conftest import Visitors
 from tests.e2e.browser.pages import ChatPage, SignInPage
 from tests.e2e.browser.test_asking import MARKDOWN
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-ROOT = Path(__file__).parents[3]
-AXE = ROOT / "node_modules/axe-core/axe.min.js"
-PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
-# Which headings an answer has, and in which order, is the model's to say.
-RULES = {"heading-order": {"enabled": False}}
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    if not AXE.exists():
-        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=ROOT, check=True, timeout=240)
-    return AXE.read_text(encoding="utf-8")
-
-
-class Auditor:
-    """Reads a page as a screen reader would, and notes what it stumbles over."""
-
-    def __init__(self, script: str) -> None:
-        self._script = script
-        self.found: list[str] = []
-
-    async def read(self, page: Page, state: str) -> None:
-        # Past the page's policy, which allows no script but its own.
-        session = await page.context.new_cdp_session(page)
-        await session.send("Runtime.evaluate", {"expression": self._script})
-        result = await page.evaluate("rules => axe.run(document, { resultTypes: ['violations'], rules })", RULES)
-        for violation in result["violations"]:
-            for node in violation["nodes"]:
-                self.found.append(f"{state}: {violation['id']} at {node['target']}: {node['failureSummary']}")
-
 
 @pytest.mark.parametrize("look", [{}, PHONE], ids=["desk", "phone in the dark"])
-async def test_axe_finds_nothing(visitors: Visitors, axe: str, look: dict[str, Any]) -> None:
+async def test_axe_finds_nothing(visitors: Visitors, auditor: Auditor, look: dict[str, Any]) -> None:
     visitors.may_lose_network = True
     # Nothing is read while it fades in.
     look = {**look, "reduced_motion": "reduce"}
-    auditor = Auditor(axe)
     sign_in = await visitors.page(signed_in=False, **look)
     await SignInPage(sign_in).sign_in("admin", "not the password")
     await expect(SignInPage(sign_in).problem).to_be_visible()

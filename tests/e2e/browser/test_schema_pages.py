@@ -20,7 +20,7 @@ def watch_hosts(page: Page) -> set[str]:
 
 
 async def test_both_documents_are_read_and_a_route_is_tried(visitors: Visitors, auditor: Auditor) -> None:
-    page = await visitors.page("/healthz")
+    page = await (await visitors.profile()).new_page()
     origins = watch_hosts(page)
     await page.goto("/schema")
     await expect(page.get_by_role("heading", level=1)).to_contain_text("Kvasir")

@@ -57,6 +57,7 @@ export function typeOf(document, schema) {
   if (among.length > 0) return [...new Set(among.map((choice) => typeOf(document, choice)))].join(" or ") + also;
   if (target.allOf) return target.allOf.map((/** @type {Json} */ part) => typeOf(document, part)).join(" and ");
   if ("const" in target) return JSON.stringify(target.const);
+  if (target.enum?.length === 1) return JSON.stringify(target.enum[0]);
   const types = [target.type ?? []].flat().filter((type) => type !== "null");
   if (types.includes("array")) return `list of ${typeOf(document, target.items ?? {})}${also}`;
   if (target.enum && types.length === 0) return `text${also}`;
@@ -75,26 +76,28 @@ export function limitsOf(document, schema) {
   const target = resolved(document, schema);
   const found = choices(target).flatMap((choice) => limitsOf(document, choice));
   const values = target.enum?.filter((/** @type {unknown} */ value) => value !== null);
-  if (values) found.push(`one of ${values.map((/** @type {unknown} */ value) => JSON.stringify(value)).join(", ")}`);
+  if (values?.length > 1) found.push(`one of ${values.map((/** @type {unknown} */ value) => JSON.stringify(value)).join(", ")}`);
   if (target.format) found.push(target.format);
-  for (const [key, words] of Object.entries(LIMITS)) if (key in target) found.push(words.replace("N", String(target[key])));
+  for (const [key, words] of Object.entries(LIMITS)) if (key in target) found.push(target[key] === 1 ? words.one : words.many.replace("N", target[key]));
   if (target.items) found.push(...limitsOf(document, target.items).map((limit) => `each ${limit}`));
   if ("default" in target && target.default !== null) found.push(`default ${JSON.stringify(target.default)}`);
   return [...new Set(found)];
 }
 
-/** @type {Record<string, string>} */
-const LIMITS = {
-  minimum: "at least N",
-  exclusiveMinimum: "more than N",
-  maximum: "at most N",
-  exclusiveMaximum: "less than N",
-  minLength: "at least N characters",
-  maxLength: "at most N characters",
-  minItems: "at least N items",
-  maxItems: "at most N items",
-  pattern: "matches N",
-};
+/** @type {Record<string, {many: string, one: string}>} */
+const LIMITS = Object.fromEntries(
+  [
+    ["minimum", "at least N"],
+    ["exclusiveMinimum", "more than N"],
+    ["maximum", "at most N"],
+    ["exclusiveMaximum", "less than N"],
+    ["minLength", "at least N characters", "not empty"],
+    ["maxLength", "at most N characters", "at most 1 character"],
+    ["minItems", "at least N items", "not empty"],
+    ["maxItems", "at most N items", "at most 1 item"],
+    ["pattern", "matches N"],
+  ].map(([key, many = "", one = many.replace("N", "1")]) => [key, { many, one }]),
+);
 
 /**
  * The fields of an object; of a list, those of its items; of a choice, those of every object in it.
