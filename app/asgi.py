@@ -28,6 +28,8 @@ from app.conversations import routes as conversations
 from app.errors import Unauthenticated
 from app.idempotency import IdempotencyKey, IdempotentRequest, fingerprint
 from app.json_request import JsonRequest
+from app.openai import routes as openai
+from app.openai.errors import handlers_by_surface
 from app.openapi import openapi_config
 from app.operations import health, server_routes, stats_routes
 from app.operations.metrics import Metrics
@@ -35,7 +37,6 @@ from app.operations.requests import FailureLog, RequestLog
 from app.operations.routes import metrics_route
 from app.operations.tracing import NoTracing, Tracing
 from app.personas import routes as personas
-from app.problems import EXCEPTION_HANDLERS
 from app.responses import routes as responses
 from app.responses.socket import open_socket
 from app.route_guards import known_parameters_only
@@ -97,6 +98,7 @@ def create_app(
     application = Litestar(
         route_handlers=[
             api,
+            openai.router(settings, Provide(_caller, sync_to_thread=False)),
             oidc.router(),
             open_socket,
             health.router(),
@@ -105,7 +107,7 @@ def create_app(
         ],
         lifespan=[lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
-        exception_handlers=EXCEPTION_HANDLERS,
+        exception_handlers=handlers_by_surface(),
         openapi_config=openapi_config(web_folder),
         request_class=JsonRequest,
         response_headers={"X-Content-Type-Options": "nosniff"},

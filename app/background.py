@@ -27,10 +27,14 @@ class Background:
 
     async def do(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin it, and return when it is done or has taken too long to wait for."""
+        await asyncio.wait([self.begin(work)], timeout=LONGEST_WAIT_S)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin it, for somebody who does not wait at all."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        await asyncio.wait([task], timeout=LONGEST_WAIT_S)
+        return task
 
     async def close(self) -> None:
         """End what is under way."""

@@ -36,6 +36,7 @@ from app.engine_view import EngineView
 from app.idempotency import Idempotency
 from app.identifiers import new_id
 from app.news import DomainNews
+from app.openai.opening import OpenAI, open_calls
 from app.operations.drain import Drain
 from app.operations.health import Readiness
 from app.operations.housekeeping import keep_house
@@ -104,6 +105,7 @@ class AppContext:
     turns: TurnService
     reader: ResponseReader
     hub: Hub
+    openai: OpenAI
 
 
 @asynccontextmanager
@@ -146,6 +148,9 @@ async def open_context(
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database, replicas)
         quotas = QuotaService(database, settings, MemoryCounters(), now=now)
+        calls = await stack.enter_async_context(
+            open_calls(engine, database, metrics, tracing, monotonic=monotonic, now=now)
+        )
         responses = await stack.enter_async_context(
             open_responses(
                 settings,
@@ -157,6 +162,7 @@ async def open_context(
                 readiness,
                 metrics,
                 tracing,
+                calls.take,
                 monotonic=monotonic,
                 now=now,
             )
@@ -234,7 +240,7 @@ async def open_context(
             database=database,
             replicas=replicas,
             readiness=readiness,
-            drain=Drain(database, audit, readiness, lambda: responses.dispatcher.alive, now=now),
+            drain=Drain(database, audit, readiness, lambda: responses.dispatcher.alive + len(calls), now=now),
             server_facts=ServerFacts(settings, origins or {}, engine, replicas, is_sqlite=database.is_sqlite, now=now),
             idempotency=idempotency,
             audit=audit,
@@ -261,6 +267,9 @@ async def open_context(
             turns=responses.turns,
             reader=responses.reader,
             hub=hub,
+            openai=OpenAI.of(
+                settings, engine, calls, personas, quotas, readiness, metrics, monotonic=monotonic, now=now
+            ),
         )
 
 

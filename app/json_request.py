@@ -15,6 +15,14 @@ from app.accounts.identity import Identity
 from app.errors import InvalidInput, UnsupportedMediaType
 
 
+class InvalidBody(InvalidInput):
+    """A body that is JSON and not of the declared type. `reason` says what and where, as msgspec does."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the body is not as expected: {reason}")
+        self.reason = reason
+
+
 class JsonRequest(Request[Identity | None, Any, Any]):
     """The request class of the whole application."""
 
@@ -30,7 +38,7 @@ class JsonRequest(Request[Identity | None, Any, Any]):
         try:
             return msgspec.json.decode(body, type=declared.annotation if declared else Any)
         except msgspec.ValidationError as problem:
-            raise InvalidInput(f"the body is not as expected: {problem}") from None
+            raise InvalidBody(str(problem)) from None
         except msgspec.DecodeError as problem:
             raise InvalidInput(f"the body is not JSON: {problem}") from None
         except RecursionError:

@@ -1,7 +1,7 @@
 """Errors on REST: every one is `application/problem+json` (RFC 9457), whoever raised it.
 
-Registered once by `app.asgi`. It must never show a stack trace, a query string or a token: `detail` is written for people, and
-what nobody foresaw is logged with its trace id and answered with that id alone.
+Registered by `app.asgi`, for all but what is below `/v1` (`app.openai.errors`). It must never show a stack trace, a query string
+or a token: `detail` is written for people, and what nobody foresaw is logged with its trace id and answered with that id alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.types import ExceptionHandlersMap, Scope
+from litestar.types import Scope
 from msgspec import Meta
 
 from app.errors import AppError
@@ -129,11 +129,3 @@ def _sentence(part: dict[str, Any]) -> str:
     if part.get("source") == "body" and message == "'data'":
         return "expected a JSON body, got none"
     return f"{key}: {message}"
-
-
-EXCEPTION_HANDLERS: ExceptionHandlersMap = {
-    AppError: on_app_error,
-    ValidationException: on_validation_exception,
-    HTTPException: on_http_exception,
-    Exception: on_unforeseen,
-}

@@ -82,8 +82,9 @@ class Server(uvicorn.Server):
         """Let answers finish, say goodbye, and only then close."""
         if (context := self._context) is not None:
             context.readiness.drain()
-            logger.info("draining", answers=context.responses.dispatcher.alive, seconds=self._drain_s)
-            await context.responses.dispatcher.drain(self._drain_s)
+            answers, calls = context.responses.dispatcher, context.openai.calls
+            logger.info("draining", answers=answers.alive, calls=len(calls), seconds=self._drain_s)
+            await asyncio.gather(answers.drain(self._drain_s), calls.drain(self._drain_s))
             context.hub.close_sockets(CloseCode.DRAINING, "draining")
             # Answers have ended theirs; what is left shows the server itself.
             context.hub.end_streams()

@@ -186,6 +186,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0, le=2, description="Temperature where the request gives none")] = 0.2
     top_p: Annotated[float, Meta(gt=0, le=1, description="top_p where the request gives none")] = 0.5
     message_max_bytes: Annotated[Positive, Meta(description="Bytes of one message, UTF-8")] = 131072
+    openai_body_max_bytes: Annotated[
+        Positive, Meta(description="Bytes of one request to /v1, which brings its whole chat")
+    ] = 8388608
 
     delta_window_ms: Annotated[
         int,

@@ -49,6 +49,8 @@ class EngineClient(Protocol):
     async def check(self, request: GenerationRequest) -> int:
         """Tokens of the prompt this request makes, the template's own included; nothing is submitted.
 
+        Submitted afterwards, the same object is not encoded a second time.
+
         Raises EngineNotReady, TemplateRefused, QueueFull while very many are counted, or PromptTooLong when it can never be
         answered.
         """

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.checked_prompts import CheckedPrompts
 from engine.client import EventListener
 from engine.config import EngineConfig
 from engine.errors import EngineError, EngineNotReady
@@ -78,6 +79,7 @@ class LocalEngine:
         self._tickets = 0
         self._queue = QueueBounds(config.max_running, config.max_waiting, config.max_waiting_tokens, clock)
         self._prompts: Prompts | None = None
+        self._checked = CheckedPrompts()
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvasir-tokenizer")
         self._thread = EngineThread(
             config,
@@ -114,17 +116,21 @@ class LocalEngine:
 
     async def check(self, request: GenerationRequest) -> int:
         with self._queue.check():
-            return len((await self._prompt(request)).ids)
+            prompt = await self._prompt(request)
+        self._checked.keep(request, prompt)
+        return len(prompt.ids)
 
     async def submit(self, request: GenerationRequest) -> None:
         arrived_at = self._clock()
         self._require_ready()
+        prompt = self._checked.take(request)
         if request.request_id in self._live:
             raise ValueError(f"request {request.request_id} was submitted twice")
         self._queue.enter(request.request_id)
         self._live[request.request_id] = False
         try:
-            prompt = await self._prompt(request)
+            if prompt is None:
+                prompt = await self._prompt(request)
             self._require_ready()
             self._queue.encoded(request.request_id, len(prompt.ids))
         except BaseException:

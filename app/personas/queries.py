@@ -27,6 +27,18 @@ async def every_name(session: AsyncSession) -> list[str]:
     return list((await session.scalars(select(Persona.name).order_by(Persona.name))).all())
 
 
+async def every_name_and_date(session: AsyncSession) -> list[tuple[str, datetime]]:
+    """The names of all of them, each with when it was made."""
+    rows = await session.execute(select(Persona.name, Persona.created_at).order_by(Persona.name))
+    return [(name, created_at) for name, created_at in rows]
+
+
+async def current_version(session: AsyncSession, name: str) -> PersonaVersion | None:
+    """What a persona says now; None where there is none of that name."""
+    statement = select(PersonaVersion).join(Persona, Persona.version_id == PersonaVersion.id)
+    return await session.scalar(statement.where(Persona.name == name))
+
+
 async def find_persona(session: AsyncSession, name: str, *, for_update: bool = False) -> Persona:
     """The persona of that name. Raises NotFound."""
     statement = select(Persona).where(Persona.name == name)

@@ -89,6 +89,16 @@ class PersonaService:
         prefixes = await self._states([persona.name for persona in shown])
         return PersonaList([PersonaBody.of(persona, prefixes[persona.name]) for persona in shown], next_cursor)
 
+    async def every_name(self) -> list[tuple[str, datetime]]:
+        """The names of all of them in alphabetical order, each with when it was made."""
+        async with self._database.read() as session:
+            return await queries.every_name_and_date(session)
+
+    async def current_version(self, name: str) -> PersonaVersion | None:
+        """What it says to whoever asks now; None where there is no persona of that name."""
+        async with self._database.read() as session:
+            return await queries.current_version(session, name)
+
     async def get(self, name: str) -> PersonaBody:
         """One persona. Raises NotFound."""
         require_storable(name, "the name")

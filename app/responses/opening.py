@@ -7,7 +7,7 @@ the end the opposite: answers first, then the engine that makes them, then the j
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -116,11 +116,13 @@ async def open_responses(
     readiness: Readiness,
     metrics: Metrics,
     tracing: Tracing,
+    take_calls: Callable[[Sequence[EngineEvent]], None],
     *,
     monotonic: Monotonic,
     now: Now,
 ) -> AsyncIterator[Responses]:
-    """Recover, start the engine, and serve until the block ends."""
+    """Recover, start the engine, and serve until the block ends. `take_calls` is told every step too, for answers that are no
+    conversation's (`app/openai`)."""
     owner = replicas.owner
     journals = settings.data / "journal"
     async with AsyncExitStack() as stack:
@@ -187,6 +189,7 @@ async def open_responses(
         def take_events(events: Sequence[EngineEvent]) -> None:
             about_answers = side_requests.take(events)
             metrics.engine_events(about_answers)
+            take_calls(about_answers)
             dispatcher.take_events(about_answers)
 
         await engine.start(take_events)

@@ -31,6 +31,7 @@ PURE = (
     "engine/types.py",
     "engine/config.py",
     "engine/errors.py",
+    "engine/checked_prompts.py",
     "engine/client.py",
     "engine/context_policy.py",
     "engine/encoded_chats.py",

@@ -1,0 +1,94 @@
+"""The messages of a request, and the turns they are for the engine. Pure.
+
+What a message may hold is what can be said to a text model: everything else is refused with its place. Fields that an answer
+of ours comes with (`refusal`, `annotations` …) are taken back as long as they are empty, so that clients can send it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.openai.errors import RefusedParameter, UnsupportedParameter
+from engine.types import Role, Turn
+
+MessageRole = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+ROLES: dict[str, Role] = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+}
+
+MESSAGES_MAX = 100_000
+
+
+class ContentPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A part of a message. Only text is read."""
+
+    type: str
+    text: str | None = None
+    image_url: Any = None
+    input_audio: Any = None
+    file: Any = None
+    refusal: Any = None
+
+
+class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One message. `content` is a text, or parts of type text, which are joined."""
+
+    role: MessageRole
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    refusal: str | None = None
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
+    function_call: Any = None
+    audio: Any = None
+    annotations: list[Any] | None = None
+
+
+Messages = Annotated[list[ChatMessage], Meta(min_length=1, max_length=MESSAGES_MAX)]
+
+
+def turns_of(messages: Sequence[ChatMessage]) -> tuple[Turn, ...]:
+    """What the engine reads. Raises RefusedParameter."""
+    turns = tuple(_turn(message, f"messages[{index}]") for index, message in enumerate(messages))
+    if turns[-1].role is Role.ASSISTANT:
+        raise RefusedParameter(
+            f"messages[{len(turns) - 1}].role",
+            "expected a last message of somebody who wants an answer, got one of the assistant",
+        )
+    return turns
+
+
+def _turn(message: ChatMessage, place: str) -> Turn:
+    role = ROLES.get(message.role)
+    if role is None:
+        raise UnsupportedParameter(f"{place}.role", f"messages of the role {message.role!r} are not supported")
+    for name in ("name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio", "annotations"):
+        if getattr(message, name):
+            raise UnsupportedParameter(f"{place}.{name}")
+    return Turn(role, _text(message.content, f"{place}.content"))
+
+
+def _text(content: str | list[ContentPart] | None, place: str) -> str:
+    if isinstance(content, str):
+        return content
+    if not content:
+        raise RefusedParameter(place, f"expected {place} to be a text, got none")
+    texts = []
+    for index, part in enumerate(content):
+        if part.type not in ("text", "input_text", "output_text"):
+            raise UnsupportedParameter(f"{place}[{index}].type", f"content of the type {part.type!r} is not supported")
+        if part.text is None:
+            raise RefusedParameter(f"{place}[{index}].text", f"expected a text in {place}[{index}], got none")
+        for name in ("image_url", "input_audio", "file", "refusal"):
+            if getattr(part, name) is not None:
+                raise UnsupportedParameter(f"{place}[{index}].{name}")
+        texts.append(part.text)
+    return "".join(texts)

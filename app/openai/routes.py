@@ -1,0 +1,97 @@
+"""`/v1/models` and `/v1/chat/completions`, for the official clients of OpenAI."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from litestar import Response, Router, get, post
+from litestar.di import NamedDependency, Provide
+from litestar.params import FromPath, JSONBody
+
+from app.accounts.authentication import AuthenticationMiddleware
+from app.accounts.identity import Identity
+from app.accounts.service import AccountService
+from app.clock import Now
+from app.json_request import JsonRequest
+from app.openai.completion import ChatChunks, whole_completion
+from app.openai.errors import PREFIX, RefusedParameter
+from app.openai.opening import OpenAI
+from app.openai.reader import Reader, Reading, StreamReader, WholeReader
+from app.openai.schemas import ChatCompletionCreate, ModelBody, ModelList
+from app.realtime.hub import Hub
+from app.route_guards import known_parameters_only
+from app.settings import Settings
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+SESSION_HEADER = "X-Kvasir-Session"
+SESSION_NAME = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+@get("/models", summary="List the models")
+async def list_models(openai: NamedDependency[OpenAI]) -> Response[ModelList]:
+    """The model that serves, and each persona as `persona:NAME`."""
+    return Response(ModelList(data=await openai.models.all()), headers=NO_STORE)
+
+
+@get("/models/{model:str}", summary="One model")
+async def get_model(model: FromPath[str], openai: NamedDependency[OpenAI]) -> Response[ModelBody]:
+    """By the name it has in the list."""
+    return Response(await openai.models.one(model), headers=NO_STORE)
+
+
+@post("/chat/completions", summary="Answer a chat", status_code=200)
+async def create_chat_completion(
+    data: JSONBody[ChatCompletionCreate],
+    caller: NamedDependency[Identity],
+    openai: NamedDependency[OpenAI],
+    reading: NamedDependency[Reading],
+    request: JsonRequest,
+) -> Reader:
+    """One answer, whole or as server-sent events. When the client leaves, the answer is cancelled."""
+    call = await openai.completions.begin(caller, data, _session(request))
+    if not data.stream:
+        return WholeReader(call, reading, whole_completion)
+    include_usage = data.stream_options is not None and bool(data.stream_options.include_usage)
+    return StreamReader(call, reading, ChatChunks(call.identity, include_usage=include_usage))
+
+
+def _session(request: JsonRequest) -> str | None:
+    """The name of the caller's choice under which what is computed for a chat is kept from call to call."""
+    name = request.headers.get(SESSION_HEADER)
+    if name is not None and not SESSION_NAME.fullmatch(name):
+        raise RefusedParameter(SESSION_HEADER, f"expected {SESSION_HEADER} to be 1 to 128 visible ASCII characters")
+    return name
+
+
+def _reading(
+    caller: NamedDependency[Identity],
+    openai: NamedDependency[OpenAI],
+    hub: NamedDependency[Hub],
+    accounts: NamedDependency[AccountService],
+    settings: NamedDependency[Settings],
+    now: NamedDependency[Now],
+) -> Reading:
+    return Reading(
+        calls=openai.calls,
+        hub=hub,
+        still_holds=partial(accounts.still_holds, caller),
+        expires_in_s=caller.seconds_left(now()),
+        heartbeat_s=settings.sse_heartbeat_s,
+        send_timeout_s=settings.send_timeout_s,
+    )
+
+
+def router(settings: Settings, caller: Provide) -> Router:
+    """The routes, for one application. `caller` gives the Identity of a request that is signed in."""
+    return Router(
+        PREFIX,
+        middleware=[AuthenticationMiddleware()],
+        guards=[known_parameters_only],
+        dependencies={"caller": caller, "reading": Provide(_reading, sync_to_thread=False)},
+        route_handlers=[list_models, get_model, create_chat_completion],
+        request_max_body_size=settings.openai_body_max_bytes,
+        tags=["OpenAI"],
+        include_in_schema=False,
+    )

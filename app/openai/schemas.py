@@ -1,0 +1,138 @@
+"""Bodies of `/v1/chat/completions` and `/v1/models`, in OpenAI's words.
+
+A field of OpenAI's that is not supported is declared all the same: with a value that changes nothing it is taken, with any other
+refused by its name (`app.openai.sampling`). One that is not declared is refused as unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from app.openai.messages import Messages
+
+TOKENS_MAX = 1_000_000
+USER_MAX_CHARS = 512
+
+Tokens = Annotated[int, Meta(ge=1, le=TOKENS_MAX)]
+StopText = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`include_usage`: one more chunk before the end, with the usage of the whole answer."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class ChatCompletionCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What is asked for. `min_p`, `top_k`, `repetition_penalty`, `min_tokens` and `ignore_eos` are extensions, named as others
+    name them. `user` says for which customer of the key it is: customers share nothing that is cached."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Messages
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Tokens | None = None
+    max_completion_tokens: Tokens | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=TOKENS_MAX, description="0 or -1: all")] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: StopText | Annotated[list[StopText], Meta(max_length=16)] | None = None
+    min_tokens: Annotated[int, Meta(ge=0, le=TOKENS_MAX)] | None = None
+    ignore_eos: bool | None = None
+    user: Annotated[str, Meta(max_length=USER_MAX_CHARS)] | None = None
+    # Refused unless they say what happens anyway.
+    n: Any = None
+    logprobs: Any = None
+    top_logprobs: Any = None
+    logit_bias: Any = None
+    response_format: Any = None
+    tools: Any = None
+    tool_choice: Any = None
+    parallel_tool_calls: Any = None
+    functions: Any = None
+    function_call: Any = None
+    modalities: Any = None
+    audio: Any = None
+    prediction: Any = None
+    reasoning_effort: Any = None
+    verbosity: Any = None
+    service_tier: Any = None
+    store: Any = None
+    metadata: Any = None
+    web_search_options: Any = None
+    moderation: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+
+
+class PromptTokensDetails(msgspec.Struct, frozen=True):
+    cached_tokens: Annotated[int, Meta(description="Tokens of the prompt that were not computed again")]
+    audio_tokens: int = 0
+
+
+class CompletionTokensDetails(msgspec.Struct, frozen=True):
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+    accepted_prediction_tokens: int = 0
+    rejected_prediction_tokens: int = 0
+
+
+class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What it cost. `kvasir` has the times and where cached tokens came from, as the usage of the native API does."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
+    kvasir: dict[str, Any] = {}
+
+
+class AnswerMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: str
+    refusal: None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    index: int
+    message: AnswerMessage
+    logprobs: None
+    finish_reason: str
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer."""
+
+    id: str
+    object: str = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: CompletionUsage
+    system_fingerprint: str
+
+
+class ModelBody(msgspec.Struct, frozen=True, kw_only=True):
+    """One model. `max_model_len` are the tokens that prompt and answer may have together."""
+
+    id: str
+    object: str = "model"
+    created: int
+    owned_by: str = "kvasir"
+    max_model_len: int
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    object: str = "list"
+    data: list[ModelBody]
