@@ -44,6 +44,9 @@ from app.sessions import admin_routes as live_sessions
 from app.sessions import routes as sessions
 from app.settings import Settings
 from app.usage import routes as usage
+from app.widgets import routes as widgets
+from app.widgets import script, visitor_routes
+from app.widgets.cors import WidgetCors
 from engine.client import EngineClient
 
 JSON_OVERHEAD_BYTES = 64 * 1024
@@ -93,6 +96,8 @@ def create_app(
             stats_routes.router(),
             server_routes.router(),
             usage.router(),
+            widgets.router(),
+            visitor_routes.router(),
         ],
     )
     application = Litestar(
@@ -103,6 +108,7 @@ def create_app(
             open_socket,
             health.router(),
             metrics_route(metrics),
+            script.router(web_folder),
             web.router(web_folder),
         ],
         lifespan=[lifespan],
@@ -114,7 +120,8 @@ def create_app(
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,
         logging_config=FailureLog(),
     )
-    application.asgi_handler = RequestLog(application.asgi_handler, metrics, tracing, monotonic)
+    cors = WidgetCors(application.asgi_handler, lambda: application.state.context.widgets)
+    application.asgi_handler = RequestLog(cors, metrics, tracing, monotonic)
     return application
 
 

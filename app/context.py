@@ -22,6 +22,7 @@ from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.sign_ins import SignInService
 from app.accounts.throttle import LoginThrottle
+from app.accounts.visitor_accounts import VisitorAccounts
 from app.admin.reading import MessageReading
 from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
@@ -61,6 +62,9 @@ from app.sole_server import claimed_database, claimed_folder
 from app.usage.memory_counters import MemoryCounters
 from app.usage.quotas import QuotaService
 from app.usage.service import UsageService
+from app.widgets.forgetting import VisitorForgetting
+from app.widgets.service import WidgetService
+from app.widgets.visitors import VisitorService
 from engine.client import EngineClient
 
 EXPIRY_INTERVAL_S = 60.0
@@ -106,6 +110,9 @@ class AppContext:
     reader: ResponseReader
     hub: Hub
     openai: OpenAI
+    widgets: WidgetService
+    visitors: VisitorService
+    visitor_forgetting: VisitorForgetting
 
 
 @asynccontextmanager
@@ -193,6 +200,11 @@ async def open_context(
         retention = Retention(
             database, conversations, engine, responses.log_bytes, metrics, days=settings.retention_days, now=now
         )
+        visitor_accounts = VisitorAccounts(accounts.revocations, now=now)
+        widgets = WidgetService(database, visitor_accounts, audit, now=now)
+        visitor_forgetting = VisitorForgetting(
+            database, visitor_accounts, conversations, quotas, days=settings.visitor_days, now=now
+        )
         if not replicas.is_alone:
             news = DomainNews(replicas.bus, accounts, conversations, prefixes, forgetting, responses)
             news.open()
@@ -203,6 +215,7 @@ async def open_context(
             accounts.keep_last_uses,
             idempotency.purge,
             personas.purge,
+            visitor_forgetting.run,
             forgetting.reconcile,
             prefixes.prepare,
         ]
@@ -251,7 +264,7 @@ async def open_context(
             keys=KeyService(database, accounts.revocations, accounts.last_uses, audit, now=now),
             oidc=OidcSignIn(database, accounts, audit, provider, settings, now=now),
             sign_ins=SignInService(database, accounts.revocations, accounts.last_uses, now=now),
-            authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins)),
+            authenticator=Authenticator(accounts, Origins(settings.public_url, settings.allowed_origins), widgets),
             conversations=conversations,
             importing=importing,
             retention=retention,
@@ -269,6 +282,11 @@ async def open_context(
             hub=hub,
             openai=OpenAI.of(
                 settings, engine, calls, personas, quotas, readiness, metrics, monotonic=monotonic, now=now
+            ),
+            widgets=widgets,
+            visitor_forgetting=visitor_forgetting,
+            visitors=VisitorService(
+                database, visitor_accounts, conversations, quotas, replicas.limits, settings, now=now
             ),
         )
 

@@ -252,6 +252,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     quota_concurrent_answers: Annotated[Limit, Meta(description="Answers of an account at once (429); 0: any")] = 0
     quota_sockets: Annotated[Limit, Meta(description="Sockets of an account at once (4029); 0: any")] = 0
 
+    visitor_session_s: Annotated[Interval, Meta(description="Seconds a token of a widget's visitor works")] = 3600
+    visitor_days: Annotated[
+        int,
+        Meta(ge=0, le=36500, description="Days after its last visit until a widget's visitor is forgotten; 0: never"),
+    ] = 90
+    visitors_per_address: Annotated[
+        Limit, Meta(description="New anonymous visitors of widgets an hour from one address (429); 0: any")
+    ] = 60
+    visitor_requests_per_minute: Annotated[Limit, Meta(description="Answers a visitor gets a minute (429); 0: any")] = (
+        10
+    )
+    visitor_requests_per_day: Annotated[Limit, Meta(description="Answers a visitor gets a day, UTC (429); 0: any")] = (
+        200
+    )
+
     idempotency_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours an Idempotency-Key is remembered")] = 24
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least important messages that are logged")

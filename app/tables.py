@@ -10,7 +10,8 @@ from app.database import Base
 from app.personas import models as personas
 from app.responses import models as responses
 from app.usage import models as usage
+from app.widgets import models as widgets
 
-ROOMS = (accounts, audit, conversations, personas, responses, usage)
+ROOMS = (accounts, audit, conversations, personas, responses, usage, widgets)
 
 METADATA = Base.metadata

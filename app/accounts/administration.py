@@ -62,6 +62,8 @@ class Administration:
             administrators = await queries.hold_administrators(session)
             user = await _account(session, user_id, for_update=True)
             role = UserRole(user.role) if patch.role is UNSET else patch.role
+            if role != user.role and UserRole.VISITOR in (role, user.role):
+                raise Conflict("a visitor of a widget stays one, and nobody becomes one", code="fixed_role")
             disables = (user.disabled_at is not None) if patch.disabled is UNSET else patch.disabled
             if administrators == {user.id} and (role is not UserRole.ADMIN or disables):
                 raise Conflict("this is the only administrator who can act", code="last_administrator")
@@ -83,10 +85,12 @@ class Administration:
         return body
 
     async def reset_password(self, caller: Identity, user_id: str, password: str) -> None:
-        """Give an account another password, and end its sign-ins. Raises NotFound or InvalidInput."""
+        """Give an account another password, and end its sign-ins. Raises NotFound, InvalidInput, or Conflict for a visitor."""
         password_hash = await self._passwords.hash(require_password(password))
         async with self._database.write() as session:
             user = await _account(session, user_id, for_update=True)
+            if user.role == UserRole.VISITOR:
+                raise Conflict("a visitor of a widget has no password", code="visitor_account")
             user.password_hash = password_hash
             self._audit.record(session, caller, "user.reset_password", user.id)
             ended = await queries.revoke_sign_ins(session, user.id, self._now())
@@ -95,7 +99,7 @@ class Administration:
     async def make_sign_in_ticket(self, username: str) -> str | None:
         """A ticket that signs its reader in as somebody, once; None where there is no such account. For the command line."""
         user = await self._accounts.find_user(username)
-        if user is None:
+        if user is None or user.role == UserRole.VISITOR:
             return None
         async with self._database.write() as session:
             self._audit.record(session, None, "user.sign_in_link", user.id)

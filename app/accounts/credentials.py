@@ -11,10 +11,10 @@ from app.accounts.models import LABEL_MAX_CHARS, Credential, CredentialKind, Use
 from app.identifiers import UserId, hash_secret, new_id
 
 KINDS_BY_SOURCE = {
-    CredentialSource.BEARER: (CredentialKind.SESSION, CredentialKind.API_KEY),
+    CredentialSource.BEARER: (CredentialKind.SESSION, CredentialKind.API_KEY, CredentialKind.VISITOR),
     CredentialSource.COOKIE: (CredentialKind.SESSION,),
 }
-"""An API key is for programs: it is never taken for a browser's cookie."""
+"""An API key is for programs and a visitor's token for other sites' pages: neither is ever taken for a browser's cookie."""
 
 
 def add_credential(

@@ -15,21 +15,24 @@ USERNAME_MAX_CHARS = 64
 
 
 class UserRole(StrEnum):
-    """What an account may do."""
+    """What an account may do. A `VISITOR` came through a widget on somebody's page and may only chat there."""
 
     ADMIN = "admin"
     AGENT = "agent"
     USER = "user"
+    VISITOR = "visitor"
 
 
 class CredentialKind(StrEnum):
-    """`SESSION` is a sign-in (cookie or bearer), `API_KEY` a program's, `SIGN_IN` a printed link, `SOCKET` a socket's ticket.
+    """`SESSION` is a sign-in (cookie or bearer), `API_KEY` a program's, `VISITOR` a widget's, `SIGN_IN` a printed link, `SOCKET`
+    a socket's ticket.
 
     The last two work once.
     """
 
     SESSION = "session"
     API_KEY = "api_key"
+    VISITOR = "visitor"
     SIGN_IN = "sign_in"
     SOCKET = "socket"
 

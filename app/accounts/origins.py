@@ -1,4 +1,5 @@
-"""Which pages may act with somebody's cookie. Called for unsafe REST calls and for every socket a cookie opens."""
+"""Which pages may act with somebody's cookie, and what an origin is. Called for unsafe REST calls and for every socket a cookie
+opens, and by `app.widgets` for its own lists."""
 
 from __future__ import annotations
 
@@ -12,19 +13,20 @@ class Origins:
 
     def __init__(self, public_url: str = "", allowed_origins: str = "") -> None:
         listed = [public_url, *allowed_origins.split(",")]
-        self._allowed = {origin for text in listed if (origin := _normalised(text.strip())) is not None}
+        self._allowed = {origin for text in listed if (origin := normalised(text.strip())) is not None}
 
     def allows(self, origin: str | None, host: str | None) -> bool:
         """`origin` and `host` are the headers of the request. The scheme of our own host is left open, because behind a
         proxy that ends TLS the server does not know it."""
-        parsed = _normalised(origin or "")
+        parsed = normalised(origin or "")
         if parsed is None:
             return False
         scheme, name, port = parsed
-        return parsed in self._allowed or _normalised(f"{scheme}://{host}") == (scheme, name, port)
+        return parsed in self._allowed or normalised(f"{scheme}://{host}") == (scheme, name, port)
 
 
-def _normalised(text: str) -> tuple[str, str, int] | None:
+def normalised(text: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port; None for what is no origin of a page."""
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -37,12 +37,11 @@ async def user_of_external(session: AsyncSession, issuer: str, subject: str) -> 
 async def users_page(
     session: AsyncSession, *, limit: int, before: tuple[datetime, str] | None, role: UserRole | None
 ) -> Sequence[User]:
-    """At most `limit` accounts, the newest first, from behind `before` on."""
+    """At most `limit` accounts, the newest first, from behind `before` on. Visitors only where they are asked for."""
     statement = select(User)
     if before is not None:
         statement = statement.where(tuple_(User.created_at, User.id) < before)
-    if role is not None:
-        statement = statement.where(User.role == role)
+    statement = statement.where(User.role != UserRole.VISITOR if role is None else User.role == role)
     statement = statement.order_by(User.created_at.desc(), User.id.desc()).limit(limit)
     return (await session.scalars(statement)).all()
 
@@ -174,7 +173,7 @@ async def revoke_sign_ins(session: AsyncSession, user_id: str, now: datetime, *,
         update(Credential)
         .where(
             Credential.user_id == user_id,
-            Credential.kind.in_((CredentialKind.SESSION, CredentialKind.SIGN_IN)),
+            Credential.kind.in_((CredentialKind.SESSION, CredentialKind.SIGN_IN, CredentialKind.VISITOR)),
             Credential.id != (but or ""),
             *_holds(now),
         )

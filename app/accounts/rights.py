@@ -1,6 +1,7 @@
 """Which role may do what: the one place where that is decided. Asked by guards through `Identity.may`, and shown by `GET /me`.
 
-Rights are about acting on others. What is one's own needs none: there the queries see to it.
+Rights are about acting on others. What is one's own needs none: there the queries see to it. Visitors of a widget are the
+exception: they reach nothing but the routes that say `visitors`, so a new route is closed to them until somebody opens it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Right(StrEnum):
 
 
 RIGHTS: Mapping[UserRole, frozenset[Right]] = {
+    UserRole.VISITOR: frozenset(),
     UserRole.USER: frozenset(),
     UserRole.AGENT: frozenset({Right.ANSWER_PEOPLE}),
     UserRole.ADMIN: frozenset({Right.ADMINISTER, Right.ANSWER_PEOPLE}),

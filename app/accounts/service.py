@@ -226,6 +226,8 @@ class AccountService:
         if name == ADMIN and role is not UserRole.ADMIN:
             # The link that every start prints signs in whoever has this name.
             raise InvalidInput(f"the account {ADMIN!r} has the role {UserRole.ADMIN}, got {role}")
+        if role is UserRole.VISITOR:
+            raise InvalidInput("visitors come through a widget; an account that is made has another role")
         if (
             password is not None
             and not 0 < len(require_storable(password, "the password").encode()) <= PASSWORD_MAX_BYTES

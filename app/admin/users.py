@@ -26,7 +26,7 @@ async def list_users(
     cursor: CursorText = None,
     role: Annotated[UserRole | None, QueryParameter(description="Only accounts of this role")] = None,
 ) -> Response[AccountList]:
-    """All accounts, the newest first."""
+    """All accounts, the newest first. Visitors of widgets only with `role=visitor`."""
     return Response(await administration.page(limit=limit, cursor=cursor, role=role), headers=NO_STORE)
 
 
@@ -71,7 +71,7 @@ async def patch_user(
     summary="Reset a password",
     status_code=204,
     guards=[no_idempotency_key],
-    responses=problem_responses(400, 401, 403, 404, 413, 415),
+    responses=problem_responses(400, 401, 403, 404, 409, 413, 415),
 )
 async def reset_password(
     user_id: FromPath[str],

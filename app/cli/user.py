@@ -23,7 +23,7 @@ def user() -> None:
 @click.argument("name")
 @click.option(
     "--role",
-    type=click.Choice([role.value for role in UserRole]),
+    type=click.Choice([role.value for role in UserRole if role is not UserRole.VISITOR]),
     default="user",
     show_default=True,
     help="What the account may do.",

@@ -7,8 +7,10 @@ exceeded by more than what the answers that run cost: prompts are counted before
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.clock import Now
 from app.database import Database
@@ -59,6 +61,12 @@ class QuotaService:
         async with self._database.read() as session:
             quotas = await queries.quotas_of(session, subjects)
         return {subject: self._merged(subject.kind, quotas.get(subject)) for subject in subjects}
+
+    async def give(self, session: AsyncSession, subject: Subject, limits: Mapping[str, int]) -> None:
+        """Limits of its own for somebody who is made in the caller's unit of work; what is left out is the server's. With none at
+        all it has none any more."""
+        values = {name: limits.get(name) for name in LIMIT_NAMES}
+        await queries.set_quota(session, subject, values, self._now())
 
     async def used(self, subject: Subject, limits: Limits) -> list[tuple[Window, int, int]]:
         """Every window that limits a subject now, with its limit and its count."""

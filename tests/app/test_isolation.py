@@ -25,6 +25,10 @@ from tests.support.client import RunningApp, problem
 from tests.support.live_server import Frame, Socket, live_server
 
 ADMIN = "/api/v1/admin/"
+WIDGET = "/api/v1/widgets/{widget_id:str}"
+WIDGET_ADMIN = {WIDGET, f"{WIDGET}/secret"}
+"""Administrators' too; what is below a widget otherwise is for its visitors, and nothing to anybody else."""
+
 CANARY = "the-parrot-is-called-Ferdinand"
 BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/conversations/{conversation_id:str}": {"title": "mine now"},
@@ -73,6 +77,7 @@ async def things_of(client: httpx.AsyncClient, words: str = CANARY) -> dict[str,
         "sign_in_id": (await client.get("/api/v1/auth/sign-ins")).json()["items"][0]["id"],
         "user_id": (await client.get("/api/v1/me")).json()["id"],
         "persona_name": "terse",
+        "widget_id": new_id(),
     }
 
 
@@ -101,7 +106,8 @@ async def test_somebody_elses_ids_are_answered_like_ids_that_do_not_exist(runnin
             unknown = {name: new_id() for name in ids}
             foreign_answer = await asked(bob, method, path, ids)
             unknown_answer = await asked(bob, method, path, unknown)
-            refusal = (403, "forbidden") if path.startswith(ADMIN) else (404, "not_found")
+            is_admins = path.startswith(ADMIN) or path in WIDGET_ADMIN
+            refusal = (403, "forbidden") if is_admins else (404, "not_found")
             bodies = [problem(answer, *refusal) for answer in (foreign_answer, unknown_answer)]
             assert {**bodies[0], "trace_id": ""} == {**bodies[1], "trace_id": ""}, f"{method} {path}"
             assert foreign_answer.headers.keys() == unknown_answer.headers.keys()
