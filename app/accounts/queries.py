@@ -241,6 +241,11 @@ async def keep_last_uses(session: AsyncSession, used: Mapping[str, datetime]) ->
         )
 
 
+async def delete_visitor(session: AsyncSession, user_id: str) -> None:
+    """Remove the account of a widget's visitor, and of nobody else."""
+    await session.execute(delete(User).where(User.id == user_id, User.role == UserRole.VISITOR))
+
+
 async def purge_credentials(session: AsyncSession, now: datetime) -> None:
     """Remove credentials that can never hold again. API keys stay, because what was used is counted by key."""
     over = or_(Credential.expires_at <= now, Credential.revoked_at.is_not(None))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.accounts import queries
@@ -69,4 +68,4 @@ class VisitorAccounts:
 
     async def remove(self, session: AsyncSession, user_id: str) -> None:
         """Remove a visitor's account, with every row that hangs on it."""
-        await session.execute(delete(User).where(User.id == user_id, User.role == UserRole.VISITOR))
+        await queries.delete_visitor(session, user_id)
