@@ -5,11 +5,13 @@ Made and changed by `engine.core`, in the engine thread.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
 from engine.answer_text import AnswerText
 from engine.answer_writer import AnswerWriter
 from engine.fair_shares import account_of
+from engine.grammar import TokenGrammar
 from engine.likelihood import Likelihood
 from engine.prefixes import Prefix
 from engine.sampler import SamplingState
@@ -63,12 +65,20 @@ class Answer:
     first_scheduled_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
+    grammar: TokenGrammar | None = None
     prefix: Prefix | None = None
     """The persona's prefix that this computes; nobody listens then."""
 
     @classmethod
-    def to(cls, request: GenerationRequest, prompt_ids: list[int], arrival: Arrival, dropped_turns: int) -> Answer:
-        """The answer to a request whose prompt is known to fit."""
+    def to(
+        cls,
+        request: GenerationRequest,
+        prompt_ids: list[int],
+        arrival: Arrival,
+        dropped_turns: int,
+        grammar: TokenGrammar | None,
+    ) -> Answer:
+        """The answer to a request whose prompt is known to fit. `grammar` is its own, before its first token."""
         sequence = Sequence(
             request.request_id,
             arrival.number,
@@ -78,9 +88,10 @@ class Answer:
             priority=request.priority,
             account=account_of(request.namespace),
             queued_at=arrival.now,
+            num_allowed=grammar.num_allowed if grammar is not None else None,
         )
         sampling, writer = arrival.made_for(sequence, request.sampling)
-        return cls(sequence, sampling, writer, arrival.arrived_at, dropped_turns)
+        return cls(sequence, sampling, writer, arrival.arrived_at, dropped_turns, grammar=grammar)
 
     @classmethod
     def building(cls, prefix: Prefix, arrival: Arrival) -> Answer:
@@ -102,6 +113,20 @@ class Answer:
         sampling, writer = arrival.made_for(sequence, SamplingParams(max_tokens=1, temperature=0.0))
         return cls(sequence, sampling, writer, arrival.arrived_at, prefix=prefix)
 
+    def states_along(self, draft: Items[int]) -> list[SamplingState]:
+        """What the next token is sampled with, and then each one behind a token of the draft."""
+        states = self.sampling.along(draft)
+        if self.grammar is not None:
+            masks = self.grammar.masks(draft, [state.may_end for state in states])
+            for state, mask in zip(states, masks, strict=True):
+                state.allowed = mask
+        return states
+
+    def no_token(self) -> Exception:
+        """Why none could be sampled."""
+        failure = self.grammar.failure() if self.grammar is not None else None
+        return failure or ArithmeticError("the model's output is not made of finite numbers")
+
     def take(
         self, token_id: int, likelihood: Likelihood | None, end_token_ids: frozenset[int], now: float
     ) -> tuple[list[EngineEvent], FinishReason | None]:
@@ -111,10 +136,12 @@ class Answer:
         self.sampling.append(token_id)
         self.first_token_at = now if self.first_token_at is None else self.first_token_at
         self.last_token_at = now
+        if self.grammar is not None:
+            self.grammar.append(token_id)
         if token_id in end_token_ids and not self.sampling.params.ignore_eos:
             return [], FinishReason.STOP
         events = self.writer.push(token_id, likelihood, sequence.num_output_tokens)
-        if self.writer.stopped:
+        if self.writer.stopped or (self.grammar is not None and self.grammar.is_complete):
             return events, FinishReason.STOP
         return events, FinishReason.LENGTH if sequence.is_full else None
 

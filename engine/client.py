@@ -51,14 +51,14 @@ class EngineClient(Protocol):
 
         Submitted afterwards, the same object is not encoded a second time.
 
-        Raises EngineNotReady, TemplateRefused, QueueFull while very many are counted, or PromptTooLong when it can never be
-        answered.
+        Raises EngineNotReady, TemplateRefused, ConstraintRefused, QueueFull while very many are counted, or PromptTooLong when
+        it can never be answered.
         """
 
     async def submit(self, request: GenerationRequest) -> None:
         """Take one request; its events end with exactly one `Finished`, whatever happens afterwards.
 
-        Raises EngineNotReady, TemplateRefused, PromptTooLong or QueueFull, and then sends no event at all.
+        Raises EngineNotReady, TemplateRefused, ConstraintRefused, PromptTooLong or QueueFull, and then sends no event at all.
         """
 
     def cancel(self, request_id: RequestId) -> None:

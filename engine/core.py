@@ -15,6 +15,7 @@ from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
 from engine.book_check import BookCheck
 from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
+from engine.grammar import GrammarFailed, TokenGrammar
 from engine.likelihood import Likelihood
 from engine.memory import Memory
 from engine.memory_map import MemoryStats, snapshot
@@ -122,12 +123,17 @@ class Engine:
         return closes_at - now
 
     def submit(
-        self, request: GenerationRequest, prompt_ids: list[int], arrived_at: float, dropped_turns: int = 0
+        self,
+        request: GenerationRequest,
+        prompt_ids: list[int],
+        arrived_at: float,
+        dropped_turns: int = 0,
+        grammar: TokenGrammar | None = None,
     ) -> None:
         """Take a request whose prompt is known to fit. One that cannot be taken fails at once."""
         answer = None
         try:
-            answer = Answer.to(request, prompt_ids, self._arrival(arrived_at), dropped_turns)
+            answer = Answer.to(request, prompt_ids, self._arrival(arrived_at), dropped_turns, grammar)
             self._memory.begin_turn(answer.sequence, request)
             self._answers[request.request_id] = answer
             self._scheduler.add(answer.sequence)
@@ -262,7 +268,7 @@ class Engine:
         states: list[SamplingState] = []
         for item in plan.run:
             if item.samples:
-                states += self._answers[item.sequence.request_id].sampling.along(item.draft)
+                states += self._answers[item.sequence.request_id].states_along(item.draft)
         begun = self._clock()
         sampled = self._runner.run(plan.run, states)
         took_s = self._clock() - begun
@@ -304,16 +310,17 @@ class Engine:
         """Take the sampled token. What goes wrong here belongs to this request alone."""
         try:
             if token_id is None:
-                raise ArithmeticError("the model's output is not made of finite numbers")
+                raise answer.no_token()
             self._decoded_tokens += 1
             events, reason = answer.take(token_id, likelihood, self._tokenizer.end_token_ids, now)
             for event in events:
                 self._tell(answer, event)
             if reason is not None:
                 self._finish(answer, reason)
-        except Exception:
+        except Exception as problem:
             logger.exception("request %s failed", answer.sequence.request_id)
-            failure = EngineFailure(FailureCode.REQUEST_FAILED, "The engine failed at this answer.")
+            told = f": {problem}" if isinstance(problem, GrammarFailed) else ""
+            failure = EngineFailure(FailureCode.REQUEST_FAILED, f"The engine failed at this answer{told}.")
             self._finish(answer, FinishReason.FAILED, failure)
 
     def _finish(self, answer: Answer, reason: FinishReason, failure: EngineFailure | None = None) -> None:

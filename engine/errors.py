@@ -61,3 +61,7 @@ class FilesNotDeleted(EngineError):
 
 class TemplateRefused(EngineError):
     """The model's chat template does not accept this order of roles."""
+
+
+class ConstraintRefused(EngineError):
+    """What an answer is to be held to, a JSON Schema, is wrong, too large or not supported; the message says what."""

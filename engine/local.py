@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.checked_prompts import CheckedPrompts
 from engine.client import EventListener
+from engine.compiled_grammars import CompiledGrammars
 from engine.config import EngineConfig
 from engine.errors import EngineError, EngineNotReady
 from engine.prompts import Prompt, Prompts
@@ -81,6 +82,7 @@ class LocalEngine:
         self._prompts: Prompts | None = None
         self._checked = CheckedPrompts()
         self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvasir-tokenizer")
+        self._grammars = CompiledGrammars()
         self._thread = EngineThread(
             config,
             load=load,
@@ -116,6 +118,7 @@ class LocalEngine:
 
     async def check(self, request: GenerationRequest) -> int:
         with self._queue.check():
+            await self._grammars.grammar(request, self._require_ready().tokenizer)
             prompt = await self._prompt(request)
         self._checked.keep(request, prompt)
         return len(prompt.ids)
@@ -129,6 +132,7 @@ class LocalEngine:
         self._queue.enter(request.request_id)
         self._live[request.request_id] = False
         try:
+            grammar = await self._grammars.grammar(request, self._require_ready().tokenizer)
             if prompt is None:
                 prompt = await self._prompt(request)
             self._require_ready()
@@ -139,7 +143,7 @@ class LocalEngine:
             self._queue.leave(request.request_id)
             raise
         self._live[request.request_id] = True
-        submit = Submit(request, prompt.ids, arrived_at, prompt.dropped_turns)
+        submit = Submit(request, prompt.ids, arrived_at, prompt.dropped_turns, grammar)
         if request.request_id in self._cancelled_early:
             self._cancelled_early.remove(request.request_id)
             self._thread.send(submit, Cancel(request.request_id))
@@ -211,6 +215,7 @@ class LocalEngine:
             # What the thread has posted before it ended is in the loop's queue before the end of this wait.
             await asyncio.to_thread(self._thread.join)
         self._tokenizing.shutdown(wait=False)
+        self._grammars.close()
         self._end_orphans(EngineFailure(FailureCode.ENGINE_STOPPED, "The engine was stopped."))
 
     # --- messages of the thread, on the loop -------------------------------------------------------------------------

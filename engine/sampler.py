@@ -39,6 +39,7 @@ SPARSE = 4
 MINUS_INFINITY = float("-inf")
 
 Logits = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.uint32]
 Ids = npt.NDArray[np.int64]
 
 _BLOCK_IDS = 1 << 32
@@ -54,7 +55,7 @@ _SECOND_FACTOR = 0x94D049BB133111EB
 class SamplingState:
     """What one answer carries from token to token: its seed, how many it has, and which ids penalties apply to."""
 
-    __slots__ = ("counts", "likelihood", "num_sampled", "params", "seed", "seen", "vocabulary_size")
+    __slots__ = ("allowed", "counts", "likelihood", "num_sampled", "params", "seed", "seen", "vocabulary_size")
 
     def __init__(self, params: SamplingParams, prompt_ids: Sequence[int], vocabulary_size: int) -> None:
         self.params = params
@@ -71,12 +72,19 @@ class SamplingState:
             self.seen[torch.tensor(known, dtype=torch.int64)] = True
         if params.presence_penalty or params.frequency_penalty:
             self.counts = torch.zeros(vocabulary_size)
+        self.allowed: Mask | None = None
+        """What may be sampled next, where a grammar says so; end tokens included, so `min_tokens` is its business then."""
         self.likelihood: Likelihood | None = None
         """Of the token that was last sampled with this state, where the request asks for it."""
 
     @property
     def is_greedy(self) -> bool:
         return self.params.temperature < GREEDY_BELOW
+
+    @property
+    def may_end(self) -> bool:
+        """Whether an end token would be welcome."""
+        return self.num_sampled >= self.params.min_tokens and not self.params.ignore_eos
 
     def append(self, token_id: int) -> None:
         """A token was sampled."""
@@ -125,6 +133,7 @@ class Sampler:
         _penalise(logits, states)
         # NumPy finds the largest of a row in a tenth of the time that torch takes on one thread. It counts NaN as the largest.
         rows = logits.cpu().numpy()
+        _forbid(rows, states)
         ids = rows.argmax(axis=-1)
         is_valid = np.isfinite(rows[np.arange(len(ids)), ids]).tolist()
         random_rows = [row for row, state in enumerate(states) if not state.is_greedy]
@@ -156,9 +165,21 @@ class Sampler:
         return chosen
 
     def _mask_end_tokens(self, logits: torch.Tensor, states: Sequence[SamplingState]) -> None:
-        rows = [row for row, state in enumerate(states) if state.num_sampled < state.params.min_tokens]
+        rows = [
+            row
+            for row, state in enumerate(states)
+            if state.num_sampled < state.params.min_tokens and state.allowed is None
+        ]
         if rows and len(self._end_ids):
             logits[torch.tensor(rows).unsqueeze(1), self._end_ids] = MINUS_INFINITY
+
+
+def _forbid(rows: Logits, states: Sequence[SamplingState]) -> None:
+    """Take out in place what the grammars of these rows do not allow."""
+    for row, state in zip(rows, states, strict=True):
+        if state.allowed is not None:
+            bits = np.unpackbits(state.allowed.view(np.uint8), count=len(row), bitorder="little")
+            np.copyto(row, np.float32(MINUS_INFINITY), where=bits == 0)
 
 
 def _penalise(logits: torch.Tensor, states: Sequence[SamplingState]) -> None:

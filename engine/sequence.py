@@ -7,6 +7,8 @@ Lives in the engine thread. Pure: no torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -77,6 +79,8 @@ class Sequence:
     """Whole pages from the beginning that are in the index already."""
     lookup: PromptLookup = field(default_factory=PromptLookup)
     """What it has said before, and may say again."""
+    num_allowed: Callable[[Items[int]], int] | None = None
+    """How many of such tokens its grammar would let come next; None where it may say anything."""
 
     def append(self, token_id: int) -> None:
         """Take the token that was sampled behind all others: so the KV of all others is there."""

@@ -59,7 +59,7 @@ class Speculation:
         for item, count in zip(run, counts, strict=True):
             count, pages = _fitting(item, count, spare_pages)
             spare_pages -= pages
-            draft = item.sequence.lookup.draft(item.sequence.tokens, count) if count else ()
+            draft = _allowed(item, item.sequence.lookup.draft(item.sequence.tokens, count)) if count else ()
             drafted.append(replace(item, draft=draft) if draft else item)
         return tuple(drafted)
 
@@ -117,6 +117,12 @@ def accepted(draft: Sequence[int], sampled: Sequence[int | None]) -> list[int | 
         if place == len(draft) or token != draft[place]:
             break
     return taken
+
+
+def _allowed(item: Scheduled, draft: tuple[int, ...]) -> tuple[int, ...]:
+    """As far as the answer's grammar would let it be sampled."""
+    num_allowed = item.sequence.num_allowed
+    return draft if num_allowed is None or not draft else draft[: num_allowed(draft)]
 
 
 def _num_wanted(item: Scheduled) -> int:

@@ -29,6 +29,7 @@ from engine.types import (
 
 if TYPE_CHECKING:
     from engine.core import Engine
+    from engine.grammar import TokenGrammar
     from engine.model.loader import LoadedModel
     from engine.tokenizer import ChatTokenizer
 
@@ -46,6 +47,7 @@ class Submit:
     prompt_ids: list[int]
     arrived_at: float
     dropped_turns: int = 0
+    grammar: TokenGrammar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +198,8 @@ class EngineThread:
             while True:
                 for command in self._commands.get(block=wait_s != 0.0, timeout=wait_s):
                     match command:
-                        case Submit(request, prompt_ids, arrived_at, dropped_turns):
-                            engine.submit(request, prompt_ids, arrived_at, dropped_turns)
+                        case Submit(request, prompt_ids, arrived_at, dropped_turns, grammar):
+                            engine.submit(request, prompt_ids, arrived_at, dropped_turns, grammar)
                         case Cancel(request_id):
                             engine.cancel(request_id)
                         case Call(ticket, work):

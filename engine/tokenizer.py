@@ -80,6 +80,8 @@ class ChatTokenizer:
         tokens = [spellings.get(token_id) for token_id in range(self.vocabulary_size)]
         self._texts = TokenTexts(tokens, self.end_token_ids | special, rules)
         self._controls = _ControlTokens(document["added_tokens"])
+        spoken = [token for token in document["added_tokens"] if self._texts.bytes_of(token["id"])]
+        self._spoken_controls = _ControlTokens(spoken)
         self._openings: dict[tuple[Role | None, str], str] = {}
 
     @classmethod
@@ -162,6 +164,17 @@ class ChatTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; control tokens and ids that do not exist say nothing."""
         return self._texts.text(ids)
+
+    def encode_answer(self, text: str) -> list[int]:
+        """The ids with which the model would say this in the middle of an answer."""
+        assembly = _Assembly(self._encoder, self._spoken_controls)
+        assembly.go_on_after_message(array("I"))
+        assembly.add_template(text)
+        return assembly.finish().tolist()
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """What a token puts into the text; empty for one that says nothing."""
+        return self._texts.bytes_of(token_id)
 
     def name_of(self, token_id: int) -> bytes:
         """What a token is called, also one that says nothing."""

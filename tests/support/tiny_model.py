@@ -81,6 +81,12 @@ class TinyTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(PIECES[token] for token in ids if token < END).decode(errors="replace")
 
+    def encode_answer(self, text: str) -> list[int]:
+        return [*text.encode()]
+
+    def bytes_of(self, token_id: int) -> bytes:
+        return PIECES[token_id] if token_id < END else b""
+
     def name_of(self, token_id: int) -> bytes:
         return PIECES[token_id] if token_id < END else b"<end>"
 
