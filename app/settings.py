@@ -183,6 +183,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_answer_tokens: Annotated[
         Positive, Meta(description="Tokens of an answer where the request gives no max_tokens")
     ] = 1024
+    system_prompt: Annotated[
+        str, Meta(description="System prompt of conversations that have none; empty: what the model's template says")
+    ] = "You are a helpful AI assistant"
     temperature: Annotated[float, Meta(ge=0, le=2, description="Temperature where the request gives none")] = 0.2
     top_p: Annotated[float, Meta(gt=0, le=1, description="top_p where the request gives none")] = 0.5
     message_max_bytes: Annotated[Positive, Meta(description="Bytes of one message, UTF-8")] = 131072

@@ -22,10 +22,17 @@ from engine.errors import ModelError, TemplateRefused
 
 
 class ChatTemplate:
-    """A compiled template. `special_tokens` are the names it may use (`bos_token`, `eos_token`, …). Any thread may render."""
+    """A compiled template. `special_tokens` are the names it may use (`bos_token`, `eos_token`, …). Any thread may render.
+
+    Messages that begin without a system message begin with `system_prompt`, unless it is empty or the template refuses it.
+    """
 
     def __init__(
-        self, source: str, special_tokens: Mapping[str, str], now: Callable[[], datetime] = datetime.now
+        self,
+        source: str,
+        special_tokens: Mapping[str, str],
+        now: Callable[[], datetime] = datetime.now,
+        system_prompt: str = "",
     ) -> None:
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, loopcontrols]
@@ -42,10 +49,20 @@ class ChatTemplate:
         except jinja2.TemplateError as problem:
             raise ModelError(f"the model's chat template cannot be compiled: {problem}") from None
         self._special_tokens = dict(special_tokens)
+        self._opening = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self.asks_the_time = "strftime_now" in source
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The text of the messages, with the opening of an answer after it when asked for. Raises TemplateRefused."""
+        if self._opening and messages and messages[0]["role"] != "system":
+            try:
+                return self._render([*self._opening, *messages], add_generation_prompt)
+            except TemplateRefused:
+                # A template without a place for it; whether it takes the messages themselves is seen next.
+                pass
+        return self._render(messages, add_generation_prompt)
+
+    def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],

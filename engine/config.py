@@ -18,7 +18,8 @@ class EngineConfig:
     `threads` None means one per usable core. `weights` is `auto`, `fp32`, `bf16`, `int8` or `int4`; `kv_dtype`, of keys and
     values, is `auto`, `bf16` or `int8`. `kernels` is `auto`,
     `reference` or `cpu`; compiled ones are kept in `kernels_folder`, and without one there are none. `kept_weights_folder` is
-    where converted weights are kept, for the next start to map; None keeps none.
+    where converted weights are kept, for the next start to map; None keeps none. Chats without a system prompt begin with
+    `system_prompt`; empty, with what the model's template says by itself.
 
     Queue: `max_waiting_tokens` bounds the prompt tokens of the requests that wait. An idle engine may wait `batch_window_ms` for
     more requests before its first step, never for interactive ones. A step is kept short enough that running answers get a
@@ -35,6 +36,7 @@ class EngineConfig:
 
     model_path: Path
     model_name: str
+    system_prompt: str = ""
     weights: str = "auto"
     kv_dtype: str = "auto"
     kernels: str = "auto"

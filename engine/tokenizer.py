@@ -85,10 +85,11 @@ class ChatTokenizer:
         self._openings: dict[tuple[Role | None, str], str] = {}
 
     @classmethod
-    def from_folder(cls, folder: Path, end_token_ids: Iterable[int] = ()) -> ChatTokenizer:
+    def from_folder(cls, folder: Path, end_token_ids: Iterable[int] = (), *, system_prompt: str = "") -> ChatTokenizer:
         """Read `tokenizer.json`, `tokenizer_config.json` and the chat template of a model folder.
 
-        `end_token_ids` are those the model's own configuration names. Raises ModelError.
+        `end_token_ids` are those the model's own configuration names; `system_prompt` is what chats without one begin with.
+        Raises ModelError.
         """
         path = folder / TOKENIZER_FILE
         document = read_json_object(path)
@@ -97,7 +98,7 @@ class ChatTokenizer:
         config = read_json_object_if_there(folder / "special_tokens_map.json")
         config |= read_json_object_if_there(folder / TOKENIZER_CONFIG_FILE)
         special_tokens = {name: spelled for name in _TEMPLATE_TOKENS if (spelled := _spelling(config.get(name)))}
-        template = ChatTemplate(_template_source(folder, config), special_tokens)
+        template = ChatTemplate(_template_source(folder, config), special_tokens, system_prompt=system_prompt)
         try:
             eos = special_tokens.get("eos_token")
             ids = {token["id"] for token in document["added_tokens"] if token["content"] == eos}

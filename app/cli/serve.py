@@ -185,6 +185,7 @@ def engine_config(settings: Settings, path: Path) -> EngineConfig:
         batch_window_ms=settings.batch_window_ms,
         inter_token_target_ms=settings.inter_token_target_ms,
         kv_reserve=settings.kv_reserve,
+        system_prompt=settings.system_prompt,
         speculation_tokens=settings.speculation_tokens,
         reuse=settings.prefix_cache,
         host_memory_bytes=settings.kv_host_mib << 20,

@@ -66,7 +66,9 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
         kept = _kept_weights(config, files)
         with kept.opened() if kept is not None else nullcontext() as opened:
             report("reading the tokenizer")
-            tokenizer = ChatTokenizer.from_folder(config.model_path, files.end_token_ids)
+            tokenizer = ChatTokenizer.from_folder(
+                config.model_path, files.end_token_ids, system_prompt=config.system_prompt
+            )
             _require_fit(config.model_path, tokenizer, shape)
             if opened is not None:
                 report("mapping the weights")

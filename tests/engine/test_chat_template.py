@@ -108,3 +108,27 @@ def test_template_code_in_a_message_is_text() -> None:
     code = "{{ 1 / 0 }}{% raw %}{# comment"
     rendered = ChatTemplate(CHATML, {}).render([{"role": "user", "content": code}], add_generation_prompt=False)
     assert code in rendered
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@given(messages=conversations, opening=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_messages_without_a_system_prompt_begin_with_the_one_that_is_set_where_the_template_takes_it(
+    name: str, messages: list[dict[str, str]], opening: bool
+) -> None:
+    plain, opened = (
+        ChatTemplate(TEMPLATES[name], SPECIAL),
+        ChatTemplate(TEMPLATES[name], SPECIAL, system_prompt="Be kind"),
+    )
+    given = [messages]
+    if messages[0]["role"] != "system":
+        given.insert(0, [{"role": "system", "content": "Be kind"}, *messages])
+    for those in given:
+        try:
+            expected = plain.render(those, add_generation_prompt=opening)
+        except TemplateRefused:
+            continue
+        assert opened.render(messages, add_generation_prompt=opening) == expected
+        return
+    with pytest.raises(TemplateRefused):
+        opened.render(messages, add_generation_prompt=opening)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from app.settings import Settings
 from engine.config import EngineConfig
 from engine.kv_cache import KVCache
 from engine.model.loader import LoadedModel, load_model
@@ -34,7 +35,13 @@ def quantised(request: pytest.FixtureRequest) -> LoadedModel:
     variant = variant_for(cpu_flags())
     assert variant is not None
     kernels_of(variant)
-    config = EngineConfig(bundled_model_folder(), "bundled", kv_dtype=request.param, kernels_folder=KERNELS_FOLDER)
+    config = EngineConfig(
+        bundled_model_folder(),
+        "bundled",
+        system_prompt=Settings().system_prompt,
+        kv_dtype=request.param,
+        kernels_folder=KERNELS_FOLDER,
+    )
     return load_model(config)
 
 
@@ -47,6 +54,17 @@ def test_its_own_bits_are_served(quantised: LoadedModel) -> None:
     assert quantised.info.weights == "int4"
     assert quantised.info.kernels.startswith("cpu-")
     assert quantised.kv_spec.dtype in (torch.bfloat16, torch.int8)
+
+
+def test_the_first_question_anyone_asks_is_answered(quantised: LoadedModel) -> None:
+    """With the template's own opening this model prefers an answer in French by so little that rounding decides."""
+    for country, capital in (("France", "Paris"), ("Italy", "Rome"), ("Germany", "Berlin"), ("Japan", "Tokyo")):
+        question = f"What is the capital of {country}?"
+        ids = quantised.tokenizer.encode_turns([Turn(Role.USER, question)])
+        cache = KVCache.for_spec(quantised.kv_spec, 8)
+        (made,) = greedy(quantised.decoder, cache, [ids], [range(8)], max_tokens=12)
+        answer = quantised.tokenizer.decode(made)
+        assert answer.startswith(f"The capital of {country} is {capital}"), answer
 
 
 def test_answers_in_company_are_to_the_bit_what_they_are_alone(quantised: LoadedModel) -> None:
