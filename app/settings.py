@@ -92,6 +92,58 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sign_in_ticket_s: Annotated[Seconds, Meta(description="Seconds the printed sign-in link works")] = 600
     socket_ticket_s: Annotated[Seconds, Meta(description="Seconds a ticket for a socket works")] = 30
 
+    engine: Annotated[
+        Literal["local", "remote"],
+        Meta(
+            description="local: the model runs in this process; remote: at KVASIR_ENGINE_URL, and nothing is loaded here"
+        ),
+    ] = "local"
+    engine_url: Annotated[
+        str,
+        Meta(
+            pattern=r"^(https?://[^/\s][^\s?#]*)?$",
+            description="Address of the OpenAI-compatible API of vLLM, SGLang or another Kvasir, as in http://gpu:8000/v1",
+        ),
+    ] = ""
+    engine_api_key: Annotated[str, Meta(description="The key that API wants; empty: none")] = ""
+    engine_model: Annotated[str, Meta(description="Name of the model there; empty: the only one it has")] = ""
+    engine_dialect: Annotated[
+        Literal["auto", "vllm", "sglang", "kvasir", "openai"],
+        Meta(
+            description="What it understands beyond OpenAI's API; auto: as it says; openai: nothing, no separate caches"
+        ),
+    ] = "auto"
+    engine_context_tokens: Annotated[
+        int, Meta(ge=0, le=1 << 30, description="Tokens of its model's context; 0: as it says")
+    ] = 0
+    engine_session_header: Annotated[
+        str,
+        Meta(
+            pattern=r"^[A-Za-z0-9-]{1,64}$",
+            description="Header that tells a router in front of it which turns belong together",
+        ),
+    ] = "X-Session-ID"
+    engine_secret: Annotated[
+        str,
+        Meta(
+            description="What the salts of its caches are made from, the same on all servers; empty: one in the data folder"
+        ),
+    ] = ""
+    engine_connect_timeout_s: Annotated[Interval, Meta(description="Seconds to reach it, or to get a short answer")] = 5
+    engine_first_token_timeout_s: Annotated[
+        Interval, Meta(description="Seconds until the first word of an answer of it; then the answer fails")
+    ] = 120
+    engine_silence_timeout_s: Annotated[
+        Interval, Meta(description="Seconds between two pieces of an answer of it; then the answer fails")
+    ] = 60
+    engine_retries: Annotated[
+        int, Meta(ge=0, le=10, description="Times it is asked again for an answer of which nothing was shown yet")
+    ] = 2
+    engine_probe_s: Annotated[Interval, Meta(description="Seconds between two looks whether it is there")] = 5
+    engine_away_wait_s: Annotated[
+        Seconds, Meta(description="Seconds an answer waits for it while it is away; then the answer fails")
+    ] = 30
+
     model: Annotated[
         str,
         Meta(description="auto, a folder with safetensors, a GGUF file, or a hub id ORG/NAME or modelscope:ORG/NAME"),

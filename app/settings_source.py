@@ -23,7 +23,7 @@ from app.setting_value import setting_value
 from app.settings import Settings
 
 PREFIX = "KVASIR_"
-SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret"})
+SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret", "engine_api_key", "engine_secret"})
 """Never printed. The passwords inside `database_url` and `redis_url` are masked by `shown_value`."""
 
 PASSWORD_IN_URL = re.compile(r"(://[^/@:\s]*:)[^/@\s]*@")
@@ -118,10 +118,17 @@ def _converted(name: str, value: object, kind: Any) -> object:
 
 
 def _refuse_contradictions(settings: Settings) -> None:
-    """The three times of a session are all counted from its last turn, so they come in this order."""
+    """The three times of a session, the last of these, are all counted from its last turn, so they come in this order."""
     if settings.oidc_issuer and not settings.oidc_client_id:
         raise SettingsError(
             f"{variable_name('oidc_client_id')}: expected what {settings.oidc_issuer} knows us by, got ''"
+        )
+    if settings.engine == "remote" and not settings.engine_url:
+        raise SettingsError(f"{variable_name('engine_url')}: expected where the remote engine is, got ''")
+    if settings.engine == "remote" and settings.model != "auto":
+        raise SettingsError(
+            f"{variable_name('model')}: expected none beside a remote engine, whose model is named by "
+            f"{variable_name('engine_model')}, got {settings.model!r}"
         )
     names = ("session_device_s", "session_host_s", "session_ttl_s")
     for earlier, later in pairwise(names):

@@ -34,17 +34,17 @@ class EngineClient(Protocol):
 
     @property
     def failure(self) -> str | None:
-        """One sentence for people when the state is FAILED."""
+        """One sentence for people when the state is FAILED, or LOADING and something is in the way."""
 
     @property
     def model(self) -> ModelInfo | None:
-        """None until the engine is READY."""
+        """None until the engine is READY for the first time."""
 
     async def start(self, listener: EventListener) -> None:
         """Begin to load, and return at once. Events go to `listener` on the loop that called this."""
 
     async def wait_ready(self) -> None:
-        """Return when requests are accepted. Raises EngineNotReady when the engine failed or was stopped."""
+        """Return when requests are accepted. Raises EngineNotReady when the engine failed or was stopped, or is away for long."""
 
     async def check(self, request: GenerationRequest) -> int:
         """Tokens of the prompt this request makes, the template's own included; nothing is submitted.

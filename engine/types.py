@@ -35,7 +35,10 @@ class FinishReason(StrEnum):
 
 
 class EngineState(StrEnum):
-    """Life of an engine: LOADING → READY → STOPPED, or FAILED from either of the first two."""
+    """Life of an engine: LOADING → READY → STOPPED, or FAILED from either of the first two.
+
+    One whose model is on another server is LOADING again while that is away; its `failure` then says what is wrong.
+    """
 
     LOADING = "loading"
     READY = "ready"
@@ -177,7 +180,10 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class CachedFrom:
-    """Tokens of the prompt that were not computed again, by where their KV came from; `prefix` is a persona's, in any tier."""
+    """Tokens of the prompt that were not computed again, by where their KV came from; `prefix` is a persona's, in any tier.
+
+    A server that computes elsewhere does not say where it had them: all of its are `device`.
+    """
 
     device: int = 0
     host: int = 0
@@ -208,12 +214,22 @@ class Usage:
 
 
 class FailureCode(StrEnum):
-    """Why a request failed, for programs. `ENGINE_STOPPED`: the engine ended while the request was still there."""
+    """Why a request failed, for programs. `ENGINE_STOPPED`: the engine ended while the request was still there.
+
+    `REMOTE_…`: the server that has the model could not be reached, has no room, took too long, refused what was asked, or broke
+    off. `CONTEXT_LENGTH_EXCEEDED`: only that server could tell that the conversation does not fit.
+    """
 
     REQUEST_FAILED = "request_failed"
     STEP_FAILED = "step_failed"
     ENGINE_FAILED = "engine_failed"
     ENGINE_STOPPED = "engine_stopped"
+    CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+    REMOTE_UNREACHABLE = "remote_unreachable"
+    REMOTE_OVERLOADED = "remote_overloaded"
+    REMOTE_TIMED_OUT = "remote_timed_out"
+    REMOTE_REFUSED = "remote_refused"
+    REMOTE_BROKE_OFF = "remote_broke_off"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
     settings → data folder → database → model, as far as it can be judged → port → sign-in link → server │ model
                                                                                                          │ fetched, loaded
+    with KVASIR_ENGINE=remote there is no model to judge, to fetch or to load: the engine only speaks to where it is
+
 What can be known to be wrong is refused before the port opens, and what turns out to be wrong with the model later ends the
 server: in both cases one sentence and exit code 2, and never half a server.
 """
@@ -23,6 +25,7 @@ from app.cli.database import open_accounts, require_only_server, upgrade_databas
 from app.cli.fetched_engine import FetchedEngine
 from app.cli.garbage import settle
 from app.cli.listen import listen
+from app.cli.remote_engine import remote_engine
 from app.cli.reuse import reuse_in_force
 from app.cli.startup import Refused, data_option, make_data_folder, read_settings_and_origins
 from app.errors import InvalidInput
@@ -30,6 +33,7 @@ from app.identifiers import UserId
 from app.operations.tracing import TracingUnavailable, open_tracing
 from app.server import Server
 from app.settings import Settings
+from engine.client import EngineClient
 from engine.config import EngineConfig
 from engine.errors import EngineNotReady, ModelError, ModelNotFetched
 from engine.local import LocalEngine
@@ -65,10 +69,10 @@ def serve(host: str | None, port: int | None, data: Path | None, model: str | No
     make_data_folder(settings.data)
     require_only_server(settings)
     upgrade_database(settings)
-    model_path = plausible_model(settings)
+    make = remote_engine if settings.engine == "remote" else fetched_engine(settings)
     with listen(settings.host, settings.port) as listener:
         settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
-        failure = asyncio.run(_serve(settings, loaded.origins, listener, model_path))
+        failure = asyncio.run(_serve(settings, loaded.origins, listener, make))
     if failure is not None:
         raise Refused(failure)
 
@@ -102,13 +106,24 @@ def plausible_model(settings: Settings) -> Path | None:
         raise Refused(str(error)) from None
 
 
+def fetched_engine(settings: Settings) -> Callable[[Settings], EngineClient]:
+    """What makes the engine of this process. Raises Refused for a model that can be known to be wrong."""
+    model_path = plausible_model(settings)
+    # A folder that was found whole a moment ago is not looked through again: hashing the bundled model takes its time.
+    return lambda chosen: FetchedEngine(
+        lambda: model_path or _fetch_model(chosen), lambda path: make_engine(chosen, path)
+    )
+
+
 async def _serve(
-    settings: Settings, origins: Mapping[str, str], listener: socket.socket, model_path: Path | None
+    settings: Settings,
+    origins: Mapping[str, str],
+    listener: socket.socket,
+    make: Callable[[Settings], EngineClient],
 ) -> str | None:
     """Serve until told to end; why it had to end by itself, as a sentence."""
     click.echo(f"Sign in: {await sign_in_link(settings)}")
-    # A folder that was found whole a moment ago is not looked through again: hashing the bundled model takes its time.
-    engine = FetchedEngine(lambda: model_path or _fetch_model(settings), lambda path: make_engine(settings, path))
+    engine = make(settings)
     try:
         tracing = open_tracing(settings, os.environ)
     except TracingUnavailable as problem:
@@ -135,7 +150,7 @@ async def sign_in_link(settings: Settings) -> str:
         return f"{settings.base_url}/?ticket={await accounts.make_sign_in_ticket(UserId(admin.id))}"
 
 
-async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
+async def _watch_loading(engine: EngineClient, server: Server) -> None:
     """Say when the model is ready, and end the server when it never will be."""
     try:
         await engine.wait_ready()
@@ -143,8 +158,10 @@ async def _watch_loading(engine: FetchedEngine, server: Server) -> None:
         server.should_exit = True
         return
     settle()
+    stats = engine.stats()
     logger.info("ready", model=engine.model.name if engine.model else None)
-    logger.info("kv_reuse", **reuse_in_force(engine.stats()))
+    if stats.tier_bytes:
+        logger.info("kv_reuse", **reuse_in_force(stats))
 
 
 def _fetch_model(settings: Settings) -> Path:

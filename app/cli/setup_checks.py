@@ -11,6 +11,7 @@ import httpx
 
 from app.cli.database import database_differences
 from app.cli.findings import Finding, Verdict, good, warning, wrong
+from app.cli.remote_engine import check_remote_engine
 from app.cli.reuse import check_reuse
 from app.cli.startup import Refused
 from app.settings import DATABASE_FILE, Settings
@@ -27,8 +28,11 @@ def check_setup(settings: Settings) -> list[Finding]:
         data_folder,
         check_database(settings),
         *([check_redis(settings)] if settings.redis_url else []),
-        check_model(settings.model, settings.data / "models"),
-        check_reuse(settings),
+        *(
+            [check_remote_engine(settings)]
+            if settings.engine == "remote"
+            else [check_model(settings.model, settings.data / "models"), check_reuse(settings)]
+        ),
         check_port(settings),
     ]
 

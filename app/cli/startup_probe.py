@@ -72,6 +72,8 @@ def _start(folder: Path, begin: Begin) -> dict[str, float]:
     require_only_server(settings)
     upgrade_database(settings)
     begin("looking at the model")
+    if settings.engine == "remote":
+        raise Refused("the model is on another server, so there is no start of it to be measured")
     model_path = serve.plausible_model(settings)
     if model_path is None:
         raise Refused(

@@ -44,7 +44,9 @@ class Readiness:
             reasons.append("an administrator has drained this server")
         state = self._engine.state
         if state is EngineState.LOADING:
-            reasons.append("the model is loading")
+            reasons.append(
+                f"the model is not there: {failure}" if (failure := self._engine.failure) else "the model is loading"
+            )
         elif state is not EngineState.READY:
             reasons.append(f"the engine is {state}: {self._engine.failure or 'it was stopped'}")
         if not await self._database_answers():
