@@ -209,12 +209,16 @@ async def open_context(
             news = DomainNews(replicas.bus, accounts, conversations, prefixes, forgetting, responses)
             news.open()
             stack.push_async_callback(news.close)
+        openai = OpenAI.of(
+            settings, database, engine, calls, personas, quotas, readiness, metrics, monotonic=monotonic, now=now
+        )
         # The last two wait for the engine, and must keep nothing else waiting.
         chores = [
             accounts.purge,
             accounts.keep_last_uses,
             idempotency.purge,
             personas.purge,
+            openai.responses.purge,
             visitor_forgetting.run,
             forgetting.reconcile,
             prefixes.prepare,
@@ -280,9 +284,7 @@ async def open_context(
             turns=responses.turns,
             reader=responses.reader,
             hub=hub,
-            openai=OpenAI.of(
-                settings, engine, calls, personas, quotas, readiness, metrics, monotonic=monotonic, now=now
-            ),
+            openai=openai,
             widgets=widgets,
             visitor_forgetting=visitor_forgetting,
             visitors=VisitorService(

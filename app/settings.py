@@ -244,6 +244,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     openai_body_max_bytes: Annotated[
         Positive, Meta(description="Bytes of one request to /v1, which brings its whole chat")
     ] = 8388608
+    openai_responses_days: Annotated[
+        int,
+        Meta(ge=0, le=36500, description="Days a response of /v1 is kept after the last one of its chain; 0: for ever"),
+    ] = 30
 
     delta_window_ms: Annotated[
         int,

@@ -7,11 +7,12 @@ from app.accounts import models as accounts
 from app.audit import models as audit
 from app.conversations import models as conversations
 from app.database import Base
+from app.openai import models as openai
 from app.personas import models as personas
 from app.responses import models as responses
 from app.usage import models as usage
 from app.widgets import models as widgets
 
-ROOMS = (accounts, audit, conversations, personas, responses, usage, widgets)
+ROOMS = (accounts, audit, conversations, openai, personas, responses, usage, widgets)
 
 METADATA = Base.metadata

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from app.clock import Monotonic
 from app.errors import AppError, Unavailable
-from app.openai.call import Call, CallIdentity
+from app.openai.call import Call, CallIdentity, Keep
 from app.openai.calls import Calls
 from app.openai.errors import RefusedParameter
 from app.operations.health import Readiness
@@ -46,8 +46,16 @@ class CallAdmission:
         self._metrics = metrics
         self._monotonic = monotonic
 
-    async def begin(self, identity: CallIdentity, request: GenerationRequest, spender: Spender, *, prompt: str) -> Call:
-        """The call, which the engine has now. `prompt` names the field that it is made of.
+    async def begin(
+        self,
+        identity: CallIdentity,
+        request: GenerationRequest,
+        spender: Spender,
+        *,
+        prompt: str,
+        keep: Keep | None = None,
+    ) -> Call:
+        """The call, which the engine has now. `prompt` names the field that it is made of, `keep` stores what comes of it.
 
         Raises RefusedParameter where it can never be answered, TooManyRequests where the caller has to wait, Unavailable where
         everybody has to.
@@ -59,7 +67,7 @@ class CallAdmission:
             raise self._counted("draining", draining)
         async with self._quotas.charging(spender) as charge:
             self._require_within(charge.refusal)
-            call = Call(identity, request, charge, accepted_at_s)
+            call = Call(identity, request, charge, accepted_at_s, keep)
             try:
                 prompt_tokens = await self._engine.check(request)
                 self._require_within(await charge.take_prompt(prompt_tokens))

@@ -6,6 +6,7 @@ It is no conversation: nothing of it is stored but what it cost. Lives on the ev
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,12 +25,22 @@ class CallIdentity:
     credential_id: str
 
 
+Keep = Callable[["Call", Finished], Awaitable[None]]
+"""Make what was answered durable, before its reader is told of the end. Raises DatabaseAway."""
+
+
 class Call:
     """Owns the text that its reader has not taken yet. A reader who is slow takes several deltas at once."""
 
     def __init__(
-        self, identity: CallIdentity, request: GenerationRequest, charge: Charge, accepted_at_s: float
+        self,
+        identity: CallIdentity,
+        request: GenerationRequest,
+        charge: Charge,
+        accepted_at_s: float,
+        keep: Keep | None = None,
     ) -> None:
+        self.keep = keep
         self.identity = identity
         self.request = request
         self.charge = charge

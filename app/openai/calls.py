@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import structlog
 
 from app.background import Background
 from app.clock import Monotonic, Now
 from app.conversations.models import MessageStatus
-from app.openai.call import Call
+from app.database import DatabaseAway
+from app.openai.call import Call, Keep
 from app.openai.known_answers import KnownAnswers
 from app.operations.metrics import Metrics
 from app.operations.tracing import AnswerTrace, Tracing
@@ -24,7 +27,9 @@ from app.responses.outcome import STATUS_OF
 from app.usage.late_records import EndedAnswer, LateRecords
 from app.usage.models import MODEL_MAX_CHARS
 from engine.client import EngineClient
-from engine.types import EngineEvent, Finished, FinishReason, RequestId, TextDelta
+from engine.types import EngineEvent, EngineFailure, Finished, FinishReason, RequestId, TextDelta
+
+logger = structlog.stdlib.get_logger(__name__)
 
 LAST_ENDS_S = 1.0
 """What calls get to end in that the end of the server cuts off."""
@@ -109,11 +114,24 @@ class Calls:
 
     def _end(self, call: Call, finished: Finished) -> None:
         self._forget(call)
-        call.end(finished)
         namespace = call.request.namespace
-        if namespace is not None and call.has_answer and finished.token_ids is not None:
+        has_own_end = finished.reason in (FinishReason.STOP, FinishReason.LENGTH)
+        if namespace is not None and has_own_end and finished.token_ids is not None:
             self.answers.remember(namespace, call.request.turns, call.text, finished.token_ids)
+        if call.keep is None:
+            call.end(finished)
         self._settling.begin(self._settle(call, finished))
+
+    async def _keep(self, call: Call, keep: Keep, finished: Finished) -> None:
+        """Whoever is told of the end can go on from it."""
+        try:
+            await keep(call, finished)
+        except Exception as problem:
+            if not isinstance(problem, DatabaseAway):
+                logger.exception("response_not_stored", response_id=call.identity.id)
+            failure = EngineFailure("storage_failed", "The server could not keep this response.")
+            finished = replace(finished, reason=FinishReason.FAILED, failure=failure)
+        call.end(finished)
 
     async def _settle(self, call: Call, finished: Finished) -> None:
         """Charge what it has cost, and have it written down."""
@@ -143,6 +161,8 @@ class Calls:
             )
         )
         await call.charge.settle(finished.usage.input_tokens, finished.usage.output_tokens)
+        if call.keep is not None:
+            await self._keep(call, call.keep, finished)
 
     async def _all_ended(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -28,7 +28,7 @@ MESSAGES_MAX = 100_000
 
 
 class ContentPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A part of a message. Only text is read."""
+    """A part of a message. Only text is read; `annotations` and `logprobs` are what an answer of ours comes with."""
 
     type: str
     text: str | None = None
@@ -36,6 +36,8 @@ class ContentPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     input_audio: Any = None
     file: Any = None
     refusal: Any = None
+    annotations: Any = None
+    logprobs: Any = None
 
 
 class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -73,10 +75,11 @@ def _turn(message: ChatMessage, place: str) -> Turn:
     for name in ("name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio", "annotations"):
         if getattr(message, name):
             raise UnsupportedParameter(f"{place}.{name}")
-    return Turn(role, _text(message.content, f"{place}.content"))
+    return Turn(role, joined_text(message.content, f"{place}.content"))
 
 
-def _text(content: str | list[ContentPart] | None, place: str) -> str:
+def joined_text(content: str | list[ContentPart] | None, place: str) -> str:
+    """The parts of a message as one text. Raises RefusedParameter for what is no text."""
     if isinstance(content, str):
         return content
     if not content:
@@ -87,8 +90,8 @@ def _text(content: str | list[ContentPart] | None, place: str) -> str:
             raise UnsupportedParameter(f"{place}[{index}].type", f"content of the type {part.type!r} is not supported")
         if part.text is None:
             raise RefusedParameter(f"{place}[{index}].text", f"expected a text in {place}[{index}], got none")
-        for name in ("image_url", "input_audio", "file", "refusal"):
-            if getattr(part, name) is not None:
+        for name in ("image_url", "input_audio", "file", "refusal", "annotations"):
+            if getattr(part, name):
                 raise UnsupportedParameter(f"{place}[{index}].{name}")
         texts.append(part.text)
     return "".join(texts)

@@ -23,6 +23,9 @@ RETRY_FAILED_S = 60
 """A failed engine needs a person."""
 
 
+FINGERPRINT_CHARS = 12
+
+
 @dataclass(frozen=True, slots=True)
 class Speaker:
     """Who answers. `opening` is what every prompt of a persona begins with, `params` its sampling defaults."""
@@ -79,3 +82,8 @@ class ModelNames:
     @staticmethod
     def _body(model: ModelInfo, name: str, created: datetime) -> ModelBody:
         return ModelBody(id=name, created=int(created.timestamp()), max_model_len=model.context_tokens)
+
+
+def fingerprint_of(model: ModelInfo) -> str:
+    """What `system_fingerprint` says: the same as long as the same weights serve."""
+    return f"fp_{model.fingerprint[:FINGERPRINT_CHARS]}"

@@ -17,6 +17,7 @@ from app.database import Database
 from app.openai.admission import CallAdmission
 from app.openai.calls import Calls
 from app.openai.model_names import ModelNames
+from app.openai.responses import Responses
 from app.openai.service import ChatCompletions
 from app.operations.health import Readiness
 from app.operations.metrics import Metrics
@@ -35,11 +36,13 @@ class OpenAI:
     calls: Calls
     models: ModelNames
     completions: ChatCompletions
+    responses: Responses
 
     @classmethod
     def of(
         cls,
         settings: Settings,
+        database: Database,
         engine: EngineClient,
         calls: Calls,
         personas: PersonaService,
@@ -53,7 +56,12 @@ class OpenAI:
         """Around the calls that are open already."""
         models = ModelNames(engine, personas, now())
         admission = CallAdmission(engine, calls, quotas, readiness, metrics, monotonic=monotonic)
-        return cls(calls, models, ChatCompletions(settings, models, admission, calls.answers, now=now))
+        return cls(
+            calls,
+            models,
+            ChatCompletions(settings, models, admission, calls.answers, now=now),
+            Responses(settings, database, engine, models, admission, calls.answers, now=now),
+        )
 
 
 @asynccontextmanager

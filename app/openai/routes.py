@@ -1,8 +1,7 @@
-"""`/v1/models` and `/v1/chat/completions`, for the official clients of OpenAI."""
+"""`/v1/models` and `/v1/chat/completions`, and the whole of `/v1`, for the official clients of OpenAI."""
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from litestar import Response, Router, get, post
@@ -14,19 +13,18 @@ from app.accounts.identity import Identity
 from app.accounts.service import AccountService
 from app.clock import Now
 from app.json_request import JsonRequest
+from app.openai import response_routes
 from app.openai.completion import ChatChunks, whole_completion
-from app.openai.errors import PREFIX, RefusedParameter
+from app.openai.errors import PREFIX
 from app.openai.opening import OpenAI
 from app.openai.reader import Reader, Reading, StreamReader, WholeReader
 from app.openai.schemas import ChatCompletionCreate, ModelBody, ModelList
+from app.openai.session_name import session_name
 from app.realtime.hub import Hub
 from app.route_guards import known_parameters_only
 from app.settings import Settings
 
 NO_STORE = {"Cache-Control": "no-store"}
-
-SESSION_HEADER = "X-Kvasir-Session"
-SESSION_NAME = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 @get("/models", summary="List the models")
@@ -50,19 +48,11 @@ async def create_chat_completion(
     request: JsonRequest,
 ) -> Reader:
     """One answer, whole or as server-sent events. When the client leaves, the answer is cancelled."""
-    call = await openai.completions.begin(caller, data, _session(request))
+    call = await openai.completions.begin(caller, data, session_name(request))
     if not data.stream:
         return WholeReader(call, reading, whole_completion)
     include_usage = data.stream_options is not None and bool(data.stream_options.include_usage)
     return StreamReader(call, reading, ChatChunks(call.identity, include_usage=include_usage))
-
-
-def _session(request: JsonRequest) -> str | None:
-    """The name of the caller's choice under which what is computed for a chat is kept from call to call."""
-    name = request.headers.get(SESSION_HEADER)
-    if name is not None and not SESSION_NAME.fullmatch(name):
-        raise RefusedParameter(SESSION_HEADER, f"expected {SESSION_HEADER} to be 1 to 128 visible ASCII characters")
-    return name
 
 
 def _reading(
@@ -90,7 +80,7 @@ def router(settings: Settings, caller: Provide) -> Router:
         middleware=[AuthenticationMiddleware()],
         guards=[known_parameters_only],
         dependencies={"caller": caller, "reading": Provide(_reading, sync_to_thread=False)},
-        route_handlers=[list_models, get_model, create_chat_completion],
+        route_handlers=[list_models, get_model, create_chat_completion, *response_routes.HANDLERS],
         request_max_body_size=settings.openai_body_max_bytes,
         tags=["OpenAI"],
         include_in_schema=False,

@@ -20,23 +20,11 @@ Tokens = Annotated[int, Meta(ge=1, le=TOKENS_MAX)]
 StopText = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`include_usage`: one more chunk before the end, with the usage of the whole answer."""
+class SampledRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """How an answer is sampled, and for whom it is; the same wherever an answer is asked for. `top_k`, `min_p`,
+    `repetition_penalty`, `min_tokens` and `ignore_eos` are extensions, named as others name them. `user` says for which customer
+    of the key it is: customers share nothing that is cached."""
 
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class ChatCompletionCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What is asked for. `min_p`, `top_k`, `repetition_penalty`, `min_tokens` and `ignore_eos` are extensions, named as others
-    name them. `user` says for which customer of the key it is: customers share nothing that is cached."""
-
-    model: Annotated[str, Meta(min_length=1)]
-    messages: Messages
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: Tokens | None = None
-    max_completion_tokens: Tokens | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=-1, le=TOKENS_MAX, description="0 or -1: all")] | None = None
@@ -49,6 +37,24 @@ class ChatCompletionCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=Tr
     min_tokens: Annotated[int, Meta(ge=0, le=TOKENS_MAX)] | None = None
     ignore_eos: bool | None = None
     user: Annotated[str, Meta(max_length=USER_MAX_CHARS)] | None = None
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`include_usage`: one more chunk before the end, with the usage of the whole answer."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class ChatCompletionCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What is asked for."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Messages
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Tokens | None = None
+    max_completion_tokens: Tokens | None = None
     # Refused unless they say what happens anyway.
     n: Any = None
     logprobs: Any = None

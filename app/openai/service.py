@@ -11,17 +11,16 @@ from app.clock import Now
 from app.identifiers import new_id
 from app.openai.admission import CallAdmission
 from app.openai.call import Call, CallIdentity
+from app.openai.chat_request import max_tokens_of, require_supported
 from app.openai.known_answers import KnownAnswers
 from app.openai.messages import turns_of
-from app.openai.model_names import ModelNames
+from app.openai.model_names import ModelNames, fingerprint_of
 from app.openai.namespaces import namespace_of
-from app.openai.sampling import require_supported, sampling_of
+from app.openai.sampling import sampling_of
 from app.openai.schemas import ChatCompletionCreate
 from app.settings import Settings
 from app.usage.limits import Spender
 from engine.types import GenerationRequest, Priority, RequestId
-
-FINGERPRINT_CHARS = 12
 
 
 class ChatCompletions:
@@ -41,7 +40,7 @@ class ChatCompletions:
         require_supported(wanted)
         turns = turns_of(wanted.messages)
         speaker = await self._names.speaker(wanted.model)
-        sampling = sampling_of(wanted, self._settings, speaker.params)
+        sampling = sampling_of(wanted, max_tokens_of(wanted), self._settings, speaker.params)
         namespace = namespace_of(caller, wanted.user)
         number = new_id()
         request = GenerationRequest(
@@ -56,7 +55,7 @@ class ChatCompletions:
         identity = CallIdentity(
             id=f"chatcmpl-{number}",
             model=wanted.model,
-            fingerprint=f"fp_{speaker.model.fingerprint[:FINGERPRINT_CHARS]}",
+            fingerprint=fingerprint_of(speaker.model),
             created_at=self._now(),
             credential_id=caller.credential_id,
         )

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.openai.chat_request import NEUTRAL, require_supported
 from app.openai.errors import UnsupportedParameter
 from app.openai.messages import ChatMessage
-from app.openai.sampling import NEUTRAL, require_supported
 from app.openai.schemas import ChatCompletionCreate
 from engine.types import EngineState
 from tests.app.openai.surface import Program, assistant, error, open_program, user

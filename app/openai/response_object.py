@@ -1,0 +1,73 @@
+"""What a response looks like: when it begins, and when it has ended. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from app.openai.call import CallIdentity
+from app.openai.response_schemas import (
+    OutputMessage,
+    OutputText,
+    ResponseCreate,
+    ResponseFailure,
+    ResponseObject,
+)
+from app.openai.usage_body import response_usage
+from engine.types import Finished, FinishReason, SamplingParams
+
+STATUS = {
+    FinishReason.STOP: "completed",
+    FinishReason.LENGTH: "incomplete",
+    FinishReason.CANCELLED: "cancelled",
+    FinishReason.FAILED: "failed",
+}
+FAILURE_CODE = "server_error"
+"""The one of OpenAI's codes that says it was not the caller's fault."""
+
+
+def begun_response(identity: CallIdentity, wanted: ResponseCreate, sampling: SamplingParams) -> ResponseObject:
+    """Before the first word of the answer."""
+    return ResponseObject(
+        id=identity.id,
+        created_at=int(identity.created_at.timestamp()),
+        instructions=wanted.instructions,
+        max_output_tokens=wanted.max_output_tokens,
+        metadata=wanted.metadata or {},
+        model=identity.model,
+        previous_response_id=wanted.previous_response_id,
+        store=wanted.store is not False,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        truncation=wanted.truncation or "disabled",
+        user=wanted.user,
+    )
+
+
+def output_message(response_id: str, text: str, status: str) -> OutputMessage:
+    """The one message of an answer; its id follows from the response's."""
+    return OutputMessage(id=message_id(response_id), status=status, content=[OutputText(text=text)])
+
+
+def message_id(response_id: str) -> str:
+    """Of the one message that a response has."""
+    return f"msg_{response_id.removeprefix('resp_')}"
+
+
+def ended_response(begun: ResponseObject, text: str, finished: Finished, ended_at: datetime) -> ResponseObject:
+    """As it is answered, stored and shown from now on."""
+    status = STATUS[finished.reason]
+    is_whole = finished.reason is FinishReason.STOP
+    failure = None
+    if finished.failure is not None:
+        failure = ResponseFailure(FAILURE_CODE, finished.failure.message)
+    return replace(
+        begun,
+        status=status,
+        completed_at=int(ended_at.timestamp()) if is_whole else None,
+        error=failure,
+        incomplete_details={"reason": "max_output_tokens"} if finished.reason is FinishReason.LENGTH else None,
+        output=[output_message(begun.id, text, "completed" if is_whole else "incomplete")] if text else [],
+        usage=response_usage(finished.usage),
+    )

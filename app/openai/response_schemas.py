@@ -1,0 +1,161 @@
+"""Bodies of `/v1/responses`, in OpenAI's words. See `app.openai.schemas` for what is declared and what is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.openai.messages import MESSAGES_MAX, ContentPart
+from app.openai.models import ID_MAX_CHARS
+from app.openai.schemas import SampledRequest, Tokens
+from app.text import STORABLE_PATTERN
+
+MetadataKey = Annotated[str, Meta(max_length=64, pattern=STORABLE_PATTERN)]
+MetadataText = Annotated[str, Meta(max_length=512, pattern=STORABLE_PATTERN)]
+
+
+class InputItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One message. What an answer of ours comes with (`id`, `status`, `phase`) is taken back and means nothing."""
+
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[ContentPart] | None = None
+    type: str = "message"
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+Items = Annotated[list[InputItem], Meta(min_length=1, max_length=MESSAGES_MAX)]
+
+
+class ResponseCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What is asked for. `previous_response_id` goes on from a response that was stored; `instructions` are for this one only."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    input: str | Items
+    instructions: str | None = None
+    previous_response_id: Annotated[str, Meta(max_length=ID_MAX_CHARS)] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    max_output_tokens: Tokens | None = None
+    metadata: Annotated[dict[MetadataKey, MetadataText], Meta(max_length=16)] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    # Refused unless they say what happens anyway.
+    background: Any = None
+    conversation: Any = None
+    context_management: Any = None
+    include: Any = None
+    max_tool_calls: Any = None
+    moderation: Any = None
+    parallel_tool_calls: Any = None
+    prompt: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    reasoning: Any = None
+    safety_identifier: Any = None
+    service_tier: Any = None
+    stream_options: Any = None
+    text: Any = None
+    tool_choice: Any = None
+    tools: Any = None
+    top_logprobs: Any = None
+
+
+class OutputText(msgspec.Struct, frozen=True, kw_only=True):
+    type: Literal["output_text"] = "output_text"
+    text: str
+    annotations: list[Any] = []
+    logprobs: list[Any] = []
+
+
+class OutputMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was answered."""
+
+    id: str
+    type: Literal["message"] = "message"
+    status: str
+    role: Literal["assistant"] = "assistant"
+    content: list[OutputText]
+
+
+class InputTokensDetails(msgspec.Struct, frozen=True):
+    cached_tokens: int
+    cache_write_tokens: int = 0
+
+
+class OutputTokensDetails(msgspec.Struct, frozen=True):
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What it cost; see CompletionUsage for `kvasir`."""
+
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
+    total_tokens: int
+    kvasir: dict[str, Any] = {}
+
+
+class ResponseFailure(msgspec.Struct, frozen=True):
+    """`code` is one of OpenAI's."""
+
+    code: str
+    message: str
+
+
+class NoReasoning(msgspec.Struct, frozen=True):
+    effort: None = None
+    summary: None = None
+
+
+class TextFormat(msgspec.Struct, frozen=True):
+    type: Literal["text"] = "text"
+
+
+class TextConfig(msgspec.Struct, frozen=True):
+    format: TextFormat = TextFormat()
+
+
+class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A response while it is made and when it has ended."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: str = "in_progress"
+    background: bool = False
+    error: ResponseFailure | None = None
+    incomplete_details: dict[str, str] | None = None
+    instructions: str | None
+    max_output_tokens: int | None
+    max_tool_calls: None = None
+    metadata: dict[str, str]
+    model: str
+    output: list[OutputMessage] = []
+    parallel_tool_calls: bool = True
+    previous_response_id: str | None
+    prompt_cache_key: None = None
+    reasoning: NoReasoning = NoReasoning()
+    safety_identifier: None = None
+    service_tier: str = "default"
+    store: bool
+    temperature: float
+    text: TextConfig = TextConfig()
+    tool_choice: str = "auto"
+    tools: list[Any] = []
+    top_logprobs: int = 0
+    top_p: float
+    truncation: str
+    usage: ResponseUsage | None = None
+    user: str | None
+
+
+class ResponseDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["response"] = "response"
+    deleted: bool = True
