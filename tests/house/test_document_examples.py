@@ -29,6 +29,7 @@ SHOWN = {
         "\nYou said: What is the capital of France?.\n",
         "\ncompleted\n",
     ],
+    ("docs/openai.md", "python"): ["You said: Hello!.\n", "\ncached: ", "You said: And good night!.\n"],
     ("docs/api.md", "python"): ["You said: What is the capital of France?.\n"],
 }
 
