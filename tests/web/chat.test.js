@@ -17,6 +17,7 @@ function made({ currentId = "c1", replies = {} } = {}) {
   const calls = [];
   const defaults = {
     conversations: () => ({ items: [], next_cursor: null }),
+    conversation: (id) => ({ id, title: id, version: 1, updated_at: "2026-01-01T00:00:00Z", tags: [] }),
     messages: () => listing([answer("a1", "q1", { status: "in_progress", content: "one", last_seq: 3, response_id: "r1" }), question("q1", { children: ["a1"] })]),
   };
   const api = new Proxy({}, {
@@ -50,7 +51,7 @@ test("after every connection the shown conversation is subscribed to, read again
   chat.receive({ type: "session.ready", data: {} });
   await settled();
   assert.deepEqual(sent, [["conversation.subscribe", "c1"]]);
-  assert.deepEqual(calls.map(([name]) => name).sort(), ["conversations", "messages"]);
+  assert.deepEqual(calls.map(([name]) => name).sort(), ["conversation", "conversations", "messages"]);
   assert.equal(seen.flushes, 1);
 });
 
@@ -202,7 +203,7 @@ test("what was not sent goes with the conversation it was for", async () => {
   commands.send("never arrived");
   commands.putDraft("c1", "half a thought");
   commands.putWording(question("q1"), "another wording");
-  await commands.remove({ id: "c1" });
+  await commands.conversations.remove({ id: "c1" });
   assert.equal(chat.outbox.draft("c1.q1"), "");
   assert.deepEqual([store.state.unsent, chat.outbox.draft("c1")], [[], ""]);
 });

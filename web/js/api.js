@@ -3,10 +3,11 @@
  * idempotency key can be asked for again after a lost connection. Called by `chat.js`, `commands.js` and `sender.js`.
  *
  * @import { Saying } from "./texts.js"
- * @import { Accepted, Conversation, Listing, MessageListing, User, WaysIn, WireResponse } from "./wire.d.ts"
+ * @import { Accepted, Beginning, Conversation, Persona, Listing, MessageListing, User, WaysIn, WireResponse } from "./wire.d.ts"
  */
 
 const TIMEOUT_MS = 20_000;
+const IMPORT_TIMEOUT_MS = 300_000;
 /** What to wait where the server does not say how long. */
 const WAIT_S = 10;
 
@@ -50,6 +51,16 @@ export function messageOf(problem) {
   return { key: `problem.${code}`, values: { detail, wait_s: retryAfterS ?? WAIT_S }, or: detail };
 }
 
+/**
+ * Where a conversation is downloaded from, as a file.
+ *
+ * @param {string} conversationId
+ * @param {"json" | "ndjson" | "markdown"} format
+ */
+export function exportAddress(conversationId, format) {
+  return `/api/v1/conversations/${encodeURIComponent(conversationId)}/export?format=${format}`;
+}
+
 /** One method per route. Raises Refusal or Unreachable and nothing else. */
 export class Api {
   /** @param {typeof globalThis.fetch} fetch */
@@ -90,11 +101,18 @@ export class Api {
   }
 
   /**
-   * @param {string | null} cursor
+   * One's own conversations, the one that changed last first; with `q` those that have all its words.
+   *
+   * @param {{cursor?: string | null, archived?: boolean | null, tag?: string | null, q?: string | null}} [wanted]
    * @returns {Promise<Listing<Conversation>>}
    */
-  conversations(cursor) {
-    return this.call("GET", `conversations?limit=30${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+  conversations({ cursor = null, archived = false, tag = null, q = null } = {}) {
+    const query = new URLSearchParams({ limit: "30" });
+    if (archived !== null) query.set("archived", String(archived));
+    if (tag !== null) query.set("tag", tag);
+    if (q !== null) query.set("q", q);
+    if (cursor !== null) query.set("cursor", cursor);
+    return this.call("GET", `conversations?${query}`);
   }
 
   /**
@@ -107,21 +125,38 @@ export class Api {
 
   /**
    * @param {string} idempotencyKey
+   * @param {Beginning} [beginning]
    * @returns {Promise<Conversation>}
    */
-  createConversation(idempotencyKey) {
-    return this.call("POST", "conversations", { body: {}, idempotencyKey });
+  createConversation(idempotencyKey, { persona, temporary } = { persona: null, temporary: false }) {
+    const body = { ...(persona === null ? {} : { persona }), ...(temporary ? { temporary } : {}) };
+    return this.call("POST", "conversations", { body, idempotencyKey });
   }
 
   /**
    * @param {string} id
-   * @param {number} version the version the new title replaces
-   * @param {string} title
+   * @param {number} version the version this change is based on
+   * @param {Partial<Pick<Conversation, "title" | "archived" | "tags" | "temporary">>} change
    * @returns {Promise<Conversation>}
    */
-  renameConversation(id, version, title) {
+  changeConversation(id, version, change) {
     const headers = { "If-Match": `"${version}"` };
-    return this.call("PATCH", `conversations/${encodeURIComponent(id)}`, { body: { title }, headers });
+    return this.call("PATCH", `conversations/${encodeURIComponent(id)}`, { body: change, headers });
+  }
+
+  /**
+   * @param {Blob} file what an export gave
+   * @param {string} mediaType
+   * @param {string} idempotencyKey
+   * @returns {Promise<Conversation>}
+   */
+  importConversation(file, mediaType, idempotencyKey) {
+    return this.call("POST", "conversations/import", { file, headers: { "Content-Type": mediaType }, idempotencyKey, timeoutMs: IMPORT_TIMEOUT_MS });
+  }
+
+  /** @returns {Promise<Listing<Persona>>} */
+  personas() {
+    return this.call("GET", "personas?limit=200");
   }
 
   /** @param {string} id */
@@ -131,11 +166,11 @@ export class Api {
 
   /**
    * @param {string} conversationId
-   * @param {{leaf?: string | null, cursor?: string | null}} [options]
+   * @param {{leaf?: string | null, cursor?: string | null, limit?: number}} [options]
    * @returns {Promise<MessageListing>}
    */
-  messages(conversationId, { leaf = null, cursor = null } = {}) {
-    const query = new URLSearchParams({ limit: "50" });
+  messages(conversationId, { leaf = null, cursor = null, limit = 50 } = {}) {
+    const query = new URLSearchParams({ limit: String(limit) });
     if (leaf !== null) query.set("leaf", leaf);
     if (cursor !== null) query.set("cursor", cursor);
     return this.call("GET", `conversations/${encodeURIComponent(conversationId)}/messages?${query}`);
@@ -177,10 +212,10 @@ export class Api {
   /**
    * @param {string} method
    * @param {string} path
-   * @param {{body?: unknown, idempotencyKey?: string, headers?: Record<string, string>}} [options]
+   * @param {{body?: unknown, file?: Blob, idempotencyKey?: string, headers?: Record<string, string>, timeoutMs?: number}} [options]
    * @returns {Promise<any>}
    */
-  async call(method, path, { body, idempotencyKey, headers = {} } = {}) {
+  async call(method, path, { body, file, idempotencyKey, headers = {}, timeoutMs = TIMEOUT_MS } = {}) {
     const sent = new Headers({ Accept: "application/json", ...headers });
     if (body !== undefined) sent.set("Content-Type", "application/json");
     if (idempotencyKey !== undefined) sent.set("Idempotency-Key", idempotencyKey);
@@ -190,8 +225,8 @@ export class Api {
         method,
         headers: sent,
         credentials: "same-origin",
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        signal: AbortSignal.timeout(timeoutMs),
+        ...(file !== undefined ? { body: file } : body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       status = reply.status;
       retryAfter = Number.parseInt(reply.headers.get("Retry-After") ?? "", 10);

@@ -74,8 +74,11 @@ const session = new Session(api, store, {
 const commands = new Commands(() => session.chat, Date.now);
 
 const [navigation] = performance.getEntriesByType("navigation");
-store.set({ currentId: place.first(/** @type {any} */ (navigation)?.type === "reload") });
+store.set({ currentId: place.first(/** @type {any} */ (navigation)?.type === "reload"), settings: place.settings() });
 addEventListener("hashchange", () => {
+  store.set({ settings: place.settings() });
+  // Settings are shown over the conversation, which stays what it is.
+  if (place.settings() !== null) return;
   const conversationId = place.current();
   if (session.chat) commands.open(conversationId);
   else store.set({ currentId: conversationId, threadId: newId() });
@@ -107,6 +110,6 @@ void session.start(query);
 const frame = /** @type {Element} */ (document.getElementById("app"));
 frame.replaceChildren();
 render(
-  html`<${Preferring} preferences=${preferences}><${AppView} store=${store} session=${session} commands=${commands} /><//>`,
+  html`<${Preferring} preferences=${preferences}><${AppView} store=${store} session=${session} commands=${commands} preferences=${preferences} /><//>`,
   frame,
 );

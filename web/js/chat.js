@@ -17,11 +17,12 @@
  */
 
 import { Refusal, messageOf } from "./api.js";
-import { withConversation, withoutConversation, withPage } from "./conversations.js";
+import { withConversation, withKnown, withPage, withoutConversation } from "./conversations.js";
+import { withFoundChange, withoutFound } from "./finding.js";
 import { isFinal, spoken } from "./message.js";
-import { GONE } from "./state.js";
+import { Reading } from "./reading.js";
+import { GONE, PLAIN } from "./state.js";
 import * as transcripts from "./transcript.js";
-import { shownPath } from "./tree.js";
 
 export class Chat {
   /**
@@ -42,6 +43,7 @@ export class Chat {
     this.outside = outside;
     this.socket = outside.makeSocket(this);
     this.sender = outside.makeSender(this);
+    this.reading = new Reading(this);
   }
 
   start() {
@@ -58,50 +60,42 @@ export class Chat {
     this.sender.stop();
   }
 
-  /** @param {string | null} conversationId */
-  open(conversationId) {
+  /**
+   * Shows a conversation, or a new one.
+   *
+   * @param {string | null} conversationId
+   * @returns {Promise<void>} when it has been read
+   */
+  async open(conversationId) {
     const { currentId } = this.store.state;
     if (conversationId === currentId) return;
     if (currentId !== null) this.socket.send("conversation.unsubscribe", { conversation_id: currentId });
-    this.store.set({ currentId: conversationId, problem: null });
+    this.store.set({ currentId: conversationId, problem: null, wanted: null });
     if (conversationId === null) return;
     this.socket.send("conversation.subscribe", { conversation_id: conversationId });
-    void this.load(conversationId);
+    void this.learnOf(conversationId);
+    await this.load(conversationId);
+  }
+
+  /** Asks for what the list does not tell: archived and temporary conversations are not in it. @param {string} conversationId */
+  async learnOf(conversationId) {
+    const known = this.store.state.known.get(conversationId);
+    if (known && !known.archived && !known.temporary) return;
+    await this.attempt(async () => this.conversationChanged(await this.api.conversation(conversationId)), () => undefined);
   }
 
   /**
-   * Reads the path to the shown leaf, or to `leaf` where another branch is wanted.
-   *
    * @param {string} conversationId
    * @param {string | null} [leaf]
    */
-  async load(conversationId, leaf = null) {
-    const { leafId, newestId } = this.transcript(conversationId);
-    const wanted = leaf ?? (leafId === newestId ? null : leafId);
-    await this.attempt(async () => {
-      const listing = await this.api.messages(conversationId, { leaf: wanted });
-      this.update(conversationId, (transcript) =>
-        transcripts.withListing(transcript, listing, { askedAtLeaf: leafId, isNewest: wanted === null }),
-      );
-      if (this.store.state.currentId === conversationId) this.store.set({ problem: null });
-      await this.explainFailures(conversationId);
-    }, (problem) => this.cannotLoad(conversationId, problem));
-  }
-
-  /** @param {string} conversationId */
-  async loadEarlier(conversationId) {
-    const cursor = this.transcript(conversationId).earlierCursor;
-    if (cursor === null) return;
-    await this.attempt(async () => {
-      const listing = await this.api.messages(conversationId, { cursor });
-      this.update(conversationId, (transcript) => transcripts.withEarlier(transcript, listing));
-      await this.explainFailures(conversationId);
-    });
+  load(conversationId, leaf = null) {
+    return this.reading.load(conversationId, leaf);
   }
 
   async refreshList() {
     await this.attempt(async () => {
-      const page = await this.api.conversations(null);
+      const page = await this.api.conversations();
+      this.know(page.items);
       this.store.set({ list: withPage(this.store.state.list, page, { isFirst: true }) });
     }, () => undefined);
   }
@@ -110,7 +104,8 @@ export class Chat {
     const { cursor } = this.store.state.list;
     if (cursor === null) return;
     await this.attempt(async () => {
-      const page = await this.api.conversations(cursor);
+      const page = await this.api.conversations({ cursor });
+      this.know(page.items);
       this.store.set({ list: withPage(this.store.state.list, page, { isFirst: false }) });
     });
   }
@@ -143,7 +138,7 @@ export class Chat {
   refresh() {
     const { currentId } = this.store.state;
     if (currentId !== null) void this.load(currentId);
-    void this.refreshList();
+    void this.refreshList().then(() => (currentId === null ? undefined : this.learnOf(currentId)));
   }
 
   /**
@@ -181,7 +176,18 @@ export class Chat {
 
   /** @param {Conversation} conversation */
   conversationChanged(conversation) {
-    this.store.set({ list: withConversation(this.store.state.list, conversation) });
+    const { list, found } = this.store.state;
+    this.know([conversation]);
+    this.store.set({ list: withConversation(list, conversation), found: withFoundChange(found, conversation) });
+  }
+
+  /** @param {readonly Conversation[]} conversations */
+  know(conversations) {
+    this.store.set({ known: withKnown(this.store.state.known, conversations) });
+  }
+
+  async learnPersonas() {
+    await this.attempt(async () => this.store.set({ personas: (await this.api.personas()).items }), () => undefined);
   }
 
   /**
@@ -199,7 +205,8 @@ export class Chat {
     this.outbox.putDraft(null, "");
     // It is empty, and known to be: nothing has to be waited for.
     this.update(conversation.id, (transcript) => ({ ...transcript, isLoaded: true }));
-    this.open(conversation.id);
+    this.store.set({ beginning: PLAIN });
+    void this.open(conversation.id);
     this.outside.showAddress(conversation.id);
   }
 
@@ -226,30 +233,6 @@ export class Chat {
   }
 
   /**
-   * The listing says that an answer failed, not why.
-   *
-   * @param {string} conversationId
-   */
-  async explainFailures(conversationId) {
-    for (const message of shownPath(this.transcript(conversationId))) {
-      if (message.status !== "failed" || message.error || message.response_id === null) continue;
-      const { error } = await this.api.response(message.response_id);
-      if (error) this.update(conversationId, (transcript) => transcripts.withMessageChange(transcript, message.id, { error }));
-    }
-  }
-
-  /**
-   * @param {string} conversationId
-   * @param {unknown} problem
-   */
-  cannotLoad(conversationId, problem) {
-    if (problem instanceof Refusal && problem.status === 404) this.gone(conversationId);
-    else if (this.store.state.currentId === conversationId && !this.transcript(conversationId).isLoaded) {
-      this.store.set({ problem: messageOf(problem) });
-    }
-  }
-
-  /**
    * Deleted, here or on another device.
    *
    * @param {string} conversationId
@@ -261,9 +244,11 @@ export class Chat {
 
   /** @param {string} conversationId */
   forget(conversationId) {
-    const rest = new Map(this.store.state.transcripts);
-    rest.delete(conversationId);
-    this.store.set({ transcripts: rest, list: withoutConversation(this.store.state.list, conversationId) });
+    const { list, found } = this.store.state;
+    const [transcripts, known] = [new Map(this.store.state.transcripts), new Map(this.store.state.known)];
+    transcripts.delete(conversationId);
+    known.delete(conversationId);
+    this.store.set({ transcripts, known, list: withoutConversation(list, conversationId), found: withoutFound(found, conversationId) });
   }
 
   /**
@@ -272,13 +257,18 @@ export class Chat {
    * @param {() => Promise<unknown>} action
    * @param {(problem: unknown) => void} [otherwise]
    */
-  async attempt(action, otherwise = (problem) => this.store.set({ notice: messageOf(problem) })) {
+  async attempt(action, otherwise = (problem) => this.tell(problem)) {
     try {
       await action();
     } catch (problem) {
       if (problem instanceof Refusal && problem.status === 401) this.outside.onSignedOut(null);
       else otherwise(problem);
     }
+  }
+
+  /** @param {unknown} problem */
+  tell(problem) {
+    this.store.set({ notice: messageOf(problem) });
   }
 
   /** @param {string} conversationId */

@@ -3,11 +3,13 @@
  * second try harmless.
  *
  * @import { Chat } from "./chat.js"
- * @import { Conversation, Message, Unsent } from "./wire.d.ts"
+ * @import { Beginning, Message, Unsent } from "./wire.d.ts"
  */
 
+import { ConversationCommands } from "./conversation_commands.js";
 import { newId } from "./ids.js";
-import { GONE } from "./state.js";
+import { SearchCommands } from "./search_commands.js";
+import { GONE, PLAIN, unsentHere } from "./state.js";
 import { withLeaf } from "./transcript.js";
 import { newestBelow } from "./tree.js";
 
@@ -21,6 +23,8 @@ export class Commands {
     this.now = now;
     /** @type {Set<string>} questions that another answer has just been asked for */
     this.regenerating = new Set();
+    this.conversations = new ConversationCommands(() => this.chat);
+    this.search = new SearchCommands(() => this.chat);
   }
 
   get chat() {
@@ -67,6 +71,8 @@ export class Commands {
       client_message_id: newId(),
       conversation_id: currentId,
       thread_id: threadId,
+      // All of one thread go into one conversation, which the first of them begins.
+      ...(currentId === null ? { beginning: unsentHere(this.state)[0]?.beginning ?? this.state.beginning } : {}),
       ...(parentId === undefined ? {} : { parent_id: parentId }),
       // Half of a character, as some programs leave on the clipboard, is none, and no server could store it.
       content: content.replace(/\p{Surrogate}/gu, "\ufffd"),
@@ -128,43 +134,38 @@ export class Commands {
 
   async loadEarlier() {
     const { currentId } = this.state;
-    if (currentId !== null) await this.chat.loadEarlier(currentId);
+    if (currentId !== null) await this.chat.reading.loadEarlier(currentId);
   }
 
   async loadMoreConversations() {
     await this.chat.loadMoreConversations();
   }
 
-  /**
-   * @param {Conversation} conversation
-   * @param {string} title
-   */
-  async rename(conversation, title) {
-    await this.chat.attempt(async () => {
-      // The newest version is asked for first: another device may have renamed it, and this is a wish for its title only.
-      const { version } = await this.chat.api.conversation(conversation.id);
-      this.chat.conversationChanged(await this.chat.api.renameConversation(conversation.id, version, title));
-      this.chat.outside.tellTabs("conversations");
-    });
-  }
-
-  /** @param {Conversation} conversation */
-  async remove(conversation) {
-    await this.chat.attempt(async () => {
-      await this.chat.api.deleteConversation(conversation.id);
-      this.chat.forget(conversation.id);
-      this.chat.outbox.forget(conversation.id);
-      this.chat.outboxChanged();
-      if (this.state.currentId === conversation.id) this.open(null);
-      this.chat.outside.tellTabs("conversations");
-    });
-  }
-
   /** @param {string | null} conversationId */
   open(conversationId) {
-    if (conversationId === null && this.state.currentId !== null) this.chat.store.set({ threadId: newId() });
-    this.chat.open(conversationId);
+    if (conversationId === null && this.state.currentId !== null) this.chat.store.set({ threadId: newId(), beginning: PLAIN });
+    void this.chat.open(conversationId);
+    this.chat.store.set({ settings: null });
     this.chat.outside.showAddress(conversationId);
+  }
+
+  /** What the new chat on the screen is going to be. @param {Partial<Beginning>} change */
+  begin(change) {
+    this.chat.store.set({ beginning: { ...this.state.beginning, ...change } });
+  }
+
+  learnPersonas() {
+    return this.chat.learnPersonas();
+  }
+
+  /** @param {string} conversationId */
+  learnOf(conversationId) {
+    return this.chat.learnOf(conversationId);
+  }
+
+  /** Something of the settings: where it is refused, the person is told. @param {() => Promise<unknown>} action */
+  attempt(action) {
+    return this.chat.attempt(action);
   }
 
   /** @param {string | null} conversationId */

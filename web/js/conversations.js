@@ -40,11 +40,14 @@ export function withPage(list, page, { isFirst }) {
 }
 
 /**
+ * The list with this conversation in its place; archived and temporary ones have none.
+ *
  * @param {ConversationList} list
  * @param {Conversation} conversation
  * @returns {ConversationList}
  */
 export function withConversation(list, conversation) {
+  if (conversation.archived || conversation.temporary) return withoutConversation(list, conversation.id);
   const known = list.items.find((item) => item.id === conversation.id);
   const isOlder = known && (known.version > conversation.version || known.updated_at > conversation.updated_at);
   return isOlder ? list : { ...list, items: ordered([conversation, ...list.items]) };
@@ -57,6 +60,34 @@ export function withConversation(list, conversation) {
  */
 export function withoutConversation(list, id) {
   return { ...list, items: list.items.filter((item) => item.id !== id) };
+}
+
+/**
+ * What is known of conversations, by their ids, with newer views of some of them.
+ *
+ * @param {ReadonlyMap<string, Conversation>} known
+ * @param {readonly Conversation[]} conversations
+ * @returns {ReadonlyMap<string, Conversation>}
+ */
+export function withKnown(known, conversations) {
+  const next = new Map(known);
+  for (const { hit: _, ...conversation } of conversations) {
+    const before = next.get(conversation.id);
+    const isOlder = before && (before.version > conversation.version || before.updated_at > conversation.updated_at);
+    if (!isOlder) next.set(conversation.id, conversation);
+  }
+  return next;
+}
+
+/**
+ * Every tag of these conversations, once, in the order of the alphabet.
+ *
+ * @param {Iterable<Conversation>} conversations
+ * @param {string} language
+ */
+export function tagsOf(conversations, language) {
+  const tags = new Set([...conversations].flatMap((conversation) => conversation.tags ?? []));
+  return [...tags].sort(new Intl.Collator(language).compare);
 }
 
 /**

@@ -3,7 +3,7 @@
  * in the moment a new conversation gets its address would otherwise land on an empty page.
  */
 
-import { conversationIn, hashOf } from "./route.js";
+import { conversationIn, hashOf, settingsIn } from "./route.js";
 
 const KEY = "kvasir.place";
 
@@ -23,7 +23,7 @@ export class Place {
    */
   first(isReload) {
     const here = this.current();
-    if (here === null && isReload) this.show(conversationIn(this.storage.getItem(KEY) ?? ""));
+    if (here === null && isReload && this.settings() === null) this.show(conversationIn(this.storage.getItem(KEY) ?? ""));
     return this.current();
   }
 
@@ -31,9 +31,14 @@ export class Place {
     return conversationIn(this.location.hash);
   }
 
+  /** The page of settings in the address. */
+  settings() {
+    return settingsIn(this.location.hash);
+  }
+
   /** @param {string | null} conversationId */
   show(conversationId) {
     this.storage.setItem(KEY, hashOf(conversationId));
-    if (this.current() !== conversationId) this.location.hash = hashOf(conversationId);
+    if (this.current() !== conversationId || this.settings() !== null) this.location.hash = hashOf(conversationId);
   }
 }

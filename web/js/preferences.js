@@ -16,6 +16,7 @@ export const CHOICES = Object.freeze({
   textSize: /** @type {const} */ (["normal", "small", "large", "largest"]),
   sendKey: /** @type {const} */ (["enter", "mod-enter"]),
   costLine: /** @type {const} */ (["shown", "hidden"]),
+  singleKeys: /** @type {const} */ (["on", "off"]),
 });
 
 /** @typedef {{-readonly [Name in keyof typeof CHOICES]: (typeof CHOICES)[Name][number]}} Choices */

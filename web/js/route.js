@@ -1,7 +1,12 @@
 /**
- * The address of what is shown: `#/c/ID` is a conversation, everything else a new one. Pure. It is the fragment, so that a
- * reload is always a request for `/`, and the server never learns from an address what somebody reads.
+ * The address of what is shown: `#/c/ID` is a conversation, `#/settings/PAGE` a page of settings, everything else a new chat.
+ * Pure. It is the fragment, so that a reload is always a request for `/`, and the server never learns from an address what
+ * somebody reads.
  */
+
+export const SETTINGS_PAGES = /** @type {const} */ (["general", "sessions", "sign-in", "keys", "usage"]);
+
+/** @typedef {(typeof SETTINGS_PAGES)[number]} SettingsPageName */
 
 /**
  * @param {string} hash
@@ -15,4 +20,18 @@ export function conversationIn(hash) {
 /** @param {string | null} conversationId */
 export function hashOf(conversationId) {
   return conversationId === null ? "#/" : `#/c/${conversationId}`;
+}
+
+/**
+ * @param {string} hash
+ * @returns {SettingsPageName | null}
+ */
+export function settingsIn(hash) {
+  const found = /^#\/settings\/([a-z-]{1,20})$/.exec(hash);
+  return SETTINGS_PAGES.find((page) => page === found?.[1]) ?? null;
+}
+
+/** @param {SettingsPageName} page */
+export function hashOfSettings(page) {
+  return `#/settings/${page}`;
 }

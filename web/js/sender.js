@@ -87,7 +87,7 @@ export class Sender {
    * @param {Unsent} unsent
    */
   async conversationFor(unsent) {
-    const conversation = await this.api.createConversation(unsent.thread_id);
+    const conversation = await this.api.createConversation(unsent.thread_id, unsent.beginning);
     for (const one of this.outbox.messages()) {
       if (one.conversation_id === null && one.thread_id === unsent.thread_id) {
         this.outbox.put({ ...one, conversation_id: conversation.id });

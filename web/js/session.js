@@ -13,6 +13,7 @@ import { Refusal, messageOf } from "./api.js";
 import { backoffMs } from "./backoff.js";
 import { EMPTY_LIST } from "./conversations.js";
 import { newId } from "./ids.js";
+import { PLAIN } from "./state.js";
 
 /** @type {Saying} */
 export const ENDED_NOTICE = Object.freeze({ key: "ended" });
@@ -144,6 +145,11 @@ export class Session {
       signInNotice: notice,
       user: null,
       list: EMPTY_LIST,
+      known: new Map(),
+      found: null,
+      settings: null,
+      beginning: PLAIN,
+      personas: [],
       transcripts: new Map(),
       unsent: [],
       problem: null,

@@ -2,10 +2,12 @@
  * What the page knows, as one value: its shape and its beginning. Pure.
  *
  * @import { ConversationList } from "./conversations.js"
+ * @import { Found } from "./finding.js"
+ * @import { SettingsPageName } from "./route.js"
  * @import { Connection } from "./socket.js"
  * @import { Saying } from "./texts.js"
  * @import { Transcript } from "./transcript.js"
- * @import { Unsent, User } from "./wire.d.ts"
+ * @import { Beginning, Conversation, Persona, Unsent, User } from "./wire.d.ts"
  */
 
 import { EMPTY_LIST } from "./conversations.js";
@@ -16,7 +18,9 @@ export const GONE = Object.freeze({ key: "gone" });
 
 /**
  * `currentId` is the conversation that is shown, null a new one, which `threadId` names until it has an id. `problem` says
- * why it cannot be shown. `notice` is one sentence for a moment; `announcement` is for screen readers only.
+ * why it cannot be shown. `known` are conversations by id, listed or not; `found` is what a search or a filter shows in place
+ * of the list; `beginning` is what the next new chat begins with; `wanted` is the message to be scrolled to. `settings` is the
+ * page of settings that is shown instead. `notice` is one sentence for a moment; `announcement` is for screen readers only.
  *
  * @typedef {object} State
  * @property {"starting" | "unreachable" | "signed_out" | "signed_in"} phase
@@ -24,6 +28,12 @@ export const GONE = Object.freeze({ key: "gone" });
  * @property {User | null} user
  * @property {Connection} connection
  * @property {ConversationList} list
+ * @property {ReadonlyMap<string, Conversation>} known
+ * @property {Found | null} found
+ * @property {SettingsPageName | null} settings
+ * @property {Beginning} beginning
+ * @property {readonly Persona[]} personas
+ * @property {{messageId: string} | null} wanted
  * @property {string | null} currentId
  * @property {string} threadId
  * @property {ReadonlyMap<string, Transcript>} transcripts
@@ -32,6 +42,9 @@ export const GONE = Object.freeze({ key: "gone" });
  * @property {Saying | null} notice
  * @property {Saying} announcement
  */
+
+/** A chat of no persona, that stays. @type {Beginning} */
+export const PLAIN = Object.freeze({ persona: null, temporary: false });
 
 /**
  * @param {string} threadId
@@ -44,6 +57,12 @@ export function initialState(threadId) {
     user: null,
     connection: "closed",
     list: EMPTY_LIST,
+    known: new Map(),
+    found: null,
+    settings: null,
+    beginning: PLAIN,
+    personas: [],
+    wanted: null,
     currentId: null,
     threadId,
     transcripts: new Map(),

@@ -19,6 +19,9 @@ export interface Usage {
   prefill_ms: number | null;
   ttft_ms: number | null;
   decode_ms: number | null;
+  /** Of the cached tokens, how many lay in memory (device, host), on disk, and in a persona's prefix. */
+  cached_from?: { device: number; host: number; disk: number; prefix: number };
+  dropped_turns?: number;
 }
 
 export interface Failure {
@@ -30,6 +33,8 @@ export interface User {
   id: string;
   username: string;
   role: string;
+  /** What the role may do to others, as `administer`, `answer_people`. */
+  rights?: string[];
 }
 
 /** How people come in: `signup` is "open" or "closed"; `oidc` is what the provider behind `/oidc/login` is called. */
@@ -38,12 +43,34 @@ export interface WaysIn {
   oidc: string | null;
 }
 
+export type ConversationState = "bot" | "queued" | "human" | "resolved";
+
 export interface Conversation {
   id: string;
   title: string;
   version: number;
   created_at: string;
   updated_at: string;
+  state: ConversationState;
+  archived: boolean;
+  tags: string[];
+  persona: string | null;
+  temporary: boolean;
+  expires_at: string | null;
+  /** In answers to a search: where the words were found; in the title where there is no message. */
+  hit?: { message_id: string | null; role: string | null; snippet: { text: string; marked: boolean }[] };
+}
+
+/** What a conversation begins with. */
+export interface Beginning {
+  persona: string | null;
+  temporary: boolean;
+}
+
+export interface Persona {
+  name: string;
+  system_prompt: string;
+  prefix: { state: "building" | "ready" | "cold"; tokens: number; pages: number; source: string | null };
 }
 
 export interface WireMessage {
@@ -117,6 +144,8 @@ export interface Unsent {
   /** null: its conversation has yet to be made, under the idempotency key `thread_id`. */
   conversation_id: string | null;
   thread_id: string;
+  /** What its conversation begins with, where that has yet to be made. */
+  beginning?: Beginning;
   /** undefined: after the newest message; null: a new beginning (an edit of a first message). */
   parent_id?: string | null;
   content: string;
@@ -125,4 +154,55 @@ export interface Unsent {
   refused: Saying | null;
   /** Why the last try to send it did not succeed; it goes on waiting. */
   delayed?: Saying;
+}
+
+/** The live side of a conversation, under its id: where what the engine has computed for it lies. */
+export interface LiveSession {
+  id: string;
+  state: "active" | "device" | "host" | "disk";
+  turns: number;
+  tokens: number;
+  pages: { device: number; host: number; disk: number };
+  cached_tokens: number;
+  ttft_ms: number | null;
+  idle_s: number;
+  seconds_to_timeout: number | null;
+}
+
+export interface SignInPlace {
+  id: string;
+  label: string;
+  created_at: string;
+  expires_at: string | null;
+  last_used_at: string | null;
+  is_current: boolean;
+}
+
+export interface ApiKey {
+  id: string;
+  name: string;
+  created_at: string;
+  expires_at: string | null;
+  last_used_at: string | null;
+}
+
+export interface UsageTotals {
+  answers: number;
+  input_tokens: number;
+  cached_tokens: number;
+  output_tokens: number;
+}
+
+export interface UsageDays extends Listing<{ day: string; usage: UsageTotals }> {
+  totals: UsageTotals;
+}
+
+/** A limit that holds, and how much of it is used; `per` and `resets_at` are null where it is about what there is at once. */
+export interface Limit {
+  subject: "user" | "key";
+  unit: "requests" | "tokens" | "answers" | "sockets";
+  per: "minute" | "day" | null;
+  limit: number;
+  used: number;
+  resets_at: string | null;
 }

@@ -115,6 +115,19 @@ class ChatPage:
         """Presses an arrow: `Previous` or `Next`."""
         await message.get_by_role("button", name=f"{which} version").click()
 
+    async def choose(self, what: str, row: Locator | None = None) -> None:
+        """Something of a conversation's menu: in its row, else of the one that is shown."""
+        if row is not None:
+            await row.hover()
+        place = self.page.locator(".bar") if row is None else row
+        await place.get_by_role("button", name=re.compile("^More: ")).click()
+        await self.page.get_by_role("menuitem", name=what, exact=True).click()
+
+    async def choose_of_account(self, what: str) -> None:
+        """Something of the menu of whoever is signed in."""
+        await self.page.get_by_role("button", name=re.compile("^Account: ")).click()
+        await self.page.get_by_role("menuitem", name=what, exact=True).click()
+
     async def picture(self, name: str) -> None:
         """A screenshot for people, in tests/artifacts."""
         await picture(self.page, name)

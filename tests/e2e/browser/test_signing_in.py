@@ -45,7 +45,7 @@ async def test_signing_out_ends_it_in_every_tab(visitors: Visitors) -> None:
     await second.goto("/")
     await expect(ChatPage(second).composer).to_be_visible()
     await ChatPage(first).composer.fill("a secret draft")
-    await first.get_by_role("button", name="Sign out").click()
+    await ChatPage(first).choose_of_account("Sign out")
     await expect(first.get_by_role("heading", name="Sign in to Kvasir")).to_be_visible()
     await expect(second.get_by_role("heading", name="Sign in to Kvasir")).to_be_visible()
     kept = await first.evaluate("JSON.stringify(localStorage)")

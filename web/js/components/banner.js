@@ -18,8 +18,8 @@ const WORDS = /** @type {const} */ ({
   outdated: "connectionOutdated",
 });
 
-/** @param {{connection: Connection, onReconnect: () => void}} props */
-export function Banner({ connection, onReconnect }) {
+/** @param {{connection: Connection, unsentCount: number, onReconnect: () => void}} props */
+export function Banner({ connection, unsentCount, onReconnect }) {
   const { t } = useTexts(chat);
   const words = WORDS[/** @type {keyof typeof WORDS} */ (connection)];
   const [isDue, setDue] = useState(false);
@@ -37,7 +37,7 @@ export function Banner({ connection, onReconnect }) {
       isDue &&
       html`
         <div class="banner">
-          <span>${t(words)}</span>
+          <span>${t(words)}${connection === "lost" && unsentCount > 0 ? ` ${t("waitingToBeSent", { count: unsentCount })}` : ""}</span>
           ${connection === "outdated"
             ? html`<button type="button" class="button" onClick=${() => location.reload()}>${t("reload")}</button>`
             : html`<button type="button" class="button" onClick=${onReconnect}>${t("reconnectNow")}</button>`}

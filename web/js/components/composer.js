@@ -9,7 +9,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preac
 import { html } from "../html.js";
 import * as chat from "../texts/chat.js";
 import { Icon, StopIcon } from "./icon.js";
-import { useTexts } from "./language.js";
+import { useChoices, useTexts } from "./language.js";
 import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /**
@@ -24,6 +24,7 @@ import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 /** @param {Props} props */
 export function Composer({ conversationId, commands, running, takenBack, onSent }) {
   const { t } = useTexts(chat);
+  const { sendKey } = useChoices();
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [text, setText] = useState(() => commands.draft(conversationId));
   const change = (/** @type {string} */ next) => {
@@ -61,7 +62,7 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
         enterkeyhint="send"
         value=${text}
         onInput=${(/** @type {any} */ event) => change(event.target.value)}
-        onKeyDown=${(/** @type {KeyboardEvent} */ event) => isSendKey(event) && submit(event)}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => isSendKey(event, sendKey) && submit(event)}
       ></textarea>
       <div class="composer-buttons">
         ${running &&
@@ -79,7 +80,7 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
             <${StopIcon} />
           </button>
         `}
-        <button type="submit" class="round-button is-primary" aria-label=${t("send")} title=${t("sendHint")} disabled=${!isSendable}>
+        <button type="submit" class="round-button is-primary" aria-label=${t("send")} title=${t(sendKey === "enter" ? "sendHint" : "sendHintMod")} disabled=${!isSendable}>
           <${Icon} name="send" />
         </button>
       </div>

@@ -1,96 +1,114 @@
 /**
- * The list of conversations with what can be done to them, and who is signed in.
+ * The list of conversations, what a search has found instead of it, and the menu of whoever is signed in.
  *
  * @import { Commands } from "../commands.js"
  * @import { ConversationList } from "../conversations.js"
- * @import { Conversation } from "../wire.d.ts"
+ * @import { Found } from "../finding.js"
+ * @import { Conversation, User } from "../wire.d.ts"
+ * @import { Question } from "./conversation_menu.js"
  */
 
-import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { byAge } from "../conversations.js";
 import { html, memo } from "../html.js";
 import * as chat from "../texts/chat.js";
-import { ConfirmDialog } from "./confirm_dialog.js";
+import { AccountMenu } from "./account_menu.js";
 import { ConversationRow } from "./conversation_row.js";
 import { Icon, Mark } from "./icon.js";
 import { useTexts } from "./language.js";
-import { focusComposer } from "./textarea.js";
+import { SearchField } from "./search_field.js";
 
 /**
  * @typedef {object} Props
  * @property {ConversationList} list
+ * @property {Found | null} found
+ * @property {readonly string[]} tags
+ * @property {string} unsentIds of the conversations in which a message waits to be sent, with spaces between
  * @property {string | null} currentId
- * @property {string} username
+ * @property {User | null} user
  * @property {Commands} commands
  * @property {() => void} onChosen
+ * @property {(question: Question, conversation: Conversation) => void} onAsk
+ * @property {() => void} onHelp
  * @property {() => void} onSignOut
  */
 
 export const Sidebar = memo(
-  /** @param {Props} props */ ({ list, currentId, username, commands, onChosen, onSignOut }) => {
+  /** @param {Props} props */ (props) => {
+    const { list, found, tags, user, commands, onChosen, onHelp, onSignOut } = props;
     const { t } = useTexts(chat);
-    const [doomed, setDoomed] = useState(/** @type {Conversation | null} */ (null));
-    const remove = async () => {
-      setDoomed(null);
-      if (doomed) await commands.remove(doomed);
-      // The button that was pressed goes with its row.
-      focusComposer();
-    };
     const startNew = () => {
       commands.open(null);
       onChosen();
+      document.getElementById("composer")?.focus();
     };
     return html`
       <div class="brand"><${Mark} /><span>Kvasir</span></div>
       <button type="button" class="button new-chat" title=${t("newChatHint")} onClick=${startNew}>
         <${Icon} name="plus" />${t("newChat")}
       </button>
-      <nav class="conversations" aria-label=${t("conversations")}>
-        ${list.isLoaded && list.items.length === 0 && html`<p class="conversations-empty">${t("listEmpty")}</p>`}
-        ${byAge(list.items, new Date()).map(
-          ({ title, items }) => html`
-            <section key=${title} aria-label=${t(title)}>
-              <h2>${t(title)}</h2>
-              <ul>
-                ${items.map(
-                  (conversation) => html`<${ConversationRow}
-                    key=${conversation.id}
-                    conversation=${conversation}
-                    isCurrent=${conversation.id === currentId}
-                    commands=${commands}
-                    onChosen=${onChosen}
-                    onRemove=${setDoomed}
-                  />`,
-                )}
-              </ul>
-            </section>
-          `,
-        )}
-        ${list.cursor !== null &&
-        html`<${Older} commands=${commands} />`}
+      <${SearchField} found=${found} tags=${tags} commands=${commands} />
+      <nav class="conversations" aria-label=${t("conversations")} aria-busy=${found?.isBusy ? "true" : null}>
+        ${found === null ? html`<${Listed} ...${props} />` : html`<${FoundList} ...${props} found=${found} />`}
+        ${found === null
+          ? list.cursor !== null && html`<${Older} onMore=${() => commands.loadMoreConversations()} />`
+          : found.cursor !== null && html`<${Older} onMore=${() => commands.search.more()} />`}
       </nav>
-      <footer class="account">
-        <span class="account-name" title=${username}>${username}</span>
-        <button type="button" class="icon-button" aria-label=${t("signOut")} title=${t("signOut")} onClick=${onSignOut}>
-          <${Icon} name="leave" />
-        </button>
-      </footer>
-      ${doomed &&
-      html`
-        <${ConfirmDialog}
-          title=${t("deleteTitle")}
-          text=${t("deleteText", { title: doomed.title || t("untitled") })}
-          action=${t("delete")}
-          onConfirm=${remove}
-          onCancel=${() => setDoomed(null)}
-        />
-      `}
+      <${AccountMenu} user=${user} commands=${commands} onChosen=${onChosen} onHelp=${onHelp} onSignOut=${onSignOut} />
     `;
   },
 );
 
-/** @param {{commands: Commands}} props */
-function Older({ commands }) {
+/** @param {Props} props */
+function Listed(props) {
+  const { t } = useTexts(chat);
+  const { list } = props;
+  if (list.isLoaded && list.items.length === 0) return html`<p class="conversations-empty">${t("listEmpty")}</p>`;
+  return byAge(list.items, new Date()).map(
+    ({ title, items }) => html`
+      <section key=${title} aria-label=${t(title)}>
+        <h2>${t(title)}</h2>
+        <${Rows} ...${props} items=${items} />
+      </section>
+    `,
+  );
+}
+
+/** @param {Props & {found: Found}} props */
+function FoundList(props) {
+  const { t } = useTexts(chat);
+  const { found } = props;
+  const isEmpty = found.isLoaded && !found.isBusy && found.items.length === 0;
+  const empty = found.query.trim() !== "" ? "nothingFound" : found.archived ? "nothingArchived" : "nothingTagged";
+  const count = found.cursor === null ? t("foundCount", { count: found.items.length }) : t("foundSome", { count: found.items.length });
+  return html`
+    <div class="visually-hidden" role="status">${found.isLoaded && !found.isBusy ? count : ""}</div>
+    ${isEmpty && html`<p class="conversations-empty">${t(empty)}</p>`}
+    <${Rows} ...${props} items=${found.items} />
+  `;
+}
+
+/** @param {Props & {items: readonly Conversation[]}} props */
+function Rows({ items, currentId, unsentIds, commands, onChosen, onAsk }) {
+  return html`
+    <ul>
+      ${items.map(
+        (conversation) => html`<${ConversationRow}
+          key=${conversation.id}
+          conversation=${conversation}
+          isCurrent=${conversation.id === currentId}
+          hasUnsent=${unsentIds.includes(conversation.id)}
+          commands=${commands}
+          onChosen=${onChosen}
+          onAsk=${onAsk}
+        />`,
+      )}
+    </ul>
+  `;
+}
+
+/** @param {{onMore: () => void}} props */
+function Older({ onMore }) {
   const { t } = useTexts(chat);
   const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
   useLayoutEffect(
@@ -102,7 +120,5 @@ function Older({ commands }) {
     },
     [],
   );
-  return html`
-    <button ref=${button} type="button" class="button more" onClick=${() => commands.loadMoreConversations()}>${t("showOlder")}</button>
-  `;
+  return html`<button ref=${button} type="button" class="button more" onClick=${onMore}>${t("showOlder")}</button>`;
 }

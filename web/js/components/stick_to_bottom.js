@@ -14,7 +14,7 @@ const BOTTOM_PX = 48;
 export function useStickToBottom(content, place) {
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const sticks = useRef(true);
-  const lastTop = useRef(0);
+  const last = useRef({ top: 0, height: 0, clientHeight: 0 });
   const [isAway, setAway] = useState(false);
 
   const toBottom = useCallback(() => {
@@ -22,16 +22,19 @@ export function useStickToBottom(content, place) {
     setAway(false);
     if (!frame.current) return;
     frame.current.scrollTop = frame.current.scrollHeight;
-    lastTop.current = frame.current.scrollTop;
+    last.current = measuresOf(frame.current);
   }, []);
 
-  // Text that grows below is no reason to let go of the end: only a person who scrolls up is.
+  // Text that grows below is no reason to let go of the end, and neither is a scroll position that a shorter text or a higher
+  // frame does not allow any more: only a person who scrolls up is.
   const onScroll = useCallback(() => {
     const element = frame.current;
     if (!element) return;
-    const isAtBottom = element.scrollHeight - element.scrollTop - element.clientHeight < BOTTOM_PX;
-    if (isAtBottom || element.scrollTop < lastTop.current) sticks.current = isAtBottom;
-    lastTop.current = element.scrollTop;
+    const [before, now] = [last.current, measuresOf(element)];
+    const isAtBottom = now.height - now.top - now.clientHeight < BOTTOM_PX;
+    const isForced = now.height < before.height || now.clientHeight > before.clientHeight;
+    if (isAtBottom || (now.top < before.top && !isForced)) sticks.current = isAtBottom;
+    last.current = now;
     setAway(!sticks.current);
   }, []);
 
@@ -50,4 +53,9 @@ export function useStickToBottom(content, place) {
     return () => observer.disconnect();
   }, []);
   return { frame, onScroll, toBottom, isAway };
+}
+
+/** @param {HTMLElement} element */
+function measuresOf({ scrollTop, scrollHeight, clientHeight }) {
+  return { top: scrollTop, height: scrollHeight, clientHeight };
 }

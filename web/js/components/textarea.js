@@ -12,12 +12,15 @@ export function fitHeight(area) {
 }
 
 /**
- * Enter sends. Not with Shift, and not where it only accepts a word of an input method (229 is how Safari says so).
+ * Enter sends, or Ctrl or Cmd with it where that was chosen. Not with Shift, and not where it only accepts a word of an input
+ * method (229 is how Safari says so).
  *
  * @param {KeyboardEvent} event
+ * @param {"enter" | "mod-enter"} sendKey
  */
-export function isSendKey(event) {
-  return event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing && event.keyCode !== 229;
+export function isSendKey(event, sendKey) {
+  const isEnter = event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing && event.keyCode !== 229;
+  return isEnter && (sendKey === "enter" || event.ctrlKey || event.metaKey);
 }
 
 /**

@@ -14,16 +14,18 @@ import { emptyTranscript } from "../transcript.js";
 import { runningAnswer, shownPath, siblingsOf } from "../tree.js";
 import { Answer } from "./answer.js";
 import { Composer } from "./composer.js";
-import { Icon, Mark } from "./icon.js";
+import { Icon } from "./icon.js";
 import { useKeepPlace } from "./keep_place.js";
-import { useTexts } from "./language.js";
+import { useChoices, useTexts } from "./language.js";
 import { useStickToBottom } from "./stick_to_bottom.js";
 import { UnsentMessage } from "./unsent_message.js";
 import { UserMessage } from "./user_message.js";
+import { Welcome } from "./welcome.js";
 
-/** @param {{state: State, commands: Commands}} props */
+/** @param {{state: State, commands: Commands, isFinding: boolean, onFound: () => void}} props */
 export function Thread({ state, commands }) {
   const { t, say } = useTexts(chat);
+  const { sendKey } = useChoices();
   const { currentId, problem } = state;
   const transcript = state.transcripts.get(currentId ?? "") ?? emptyTranscript(currentId ?? "");
   const waiting = unsentHere(state);
@@ -47,7 +49,7 @@ export function Thread({ state, commands }) {
     <div class="thread" ref=${frame} onScroll=${onScroll} tabindex="0" role="region" aria-label=${t("conversation")}>
       ${problem !== null && path.length === 0 && html`<p class="thread-problem">${say(problem)}</p>`}
       ${isLoading && html`<div class="thread-loading" role="status"><span class="visually-hidden">${t("loading")}</span></div>`}
-      ${isEmpty && !isLoading && problem === null && html`<${Welcome} />`}
+      ${isEmpty && !isLoading && problem === null && html`<${Welcome} personas=${state.personas} beginning=${state.beginning} commands=${commands} />`}
       <div class="messages" role="log" aria-live="off" aria-label=${t("messages")}>
         ${transcript.earlierCursor !== null && path.length > 0 && html`<${Earlier} commands=${commands} />`}
         ${path.map((message) => {
@@ -91,18 +93,8 @@ export function Thread({ state, commands }) {
         onSent=${toBottom}
       />
       <p class="hint" id="composer-hint">
-        <span class="hint-keys">${t("keysHint")}</span>${t("canBeWrong")}
+        <span class="hint-keys">${t(sendKey === "enter" ? "keysHint" : "keysHintMod")}</span>${t("canBeWrong")}
       </p>
-    </div>
-  `;
-}
-
-function Welcome() {
-  const { t } = useTexts(chat);
-  return html`
-    <div class="welcome">
-      <${Mark} />
-      <h2>${t("welcome")}</h2>
     </div>
   `;
 }

@@ -11,7 +11,7 @@ import * as chat from "../texts/chat.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icon.js";
-import { useTexts } from "./language.js";
+import { useChoices, useTexts } from "./language.js";
 import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
 
 /**
@@ -69,6 +69,7 @@ export const UserMessage = memo(
 /** @param {{message: Message, commands: Commands, onDone: () => void}} props */
 function Editor({ message, commands, onDone }) {
   const { t } = useTexts(chat);
+  const { sendKey } = useChoices();
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const [text, setText] = useState(() => commands.wording(message) || message.content);
   const change = (/** @type {string} */ next) => {
@@ -92,7 +93,7 @@ function Editor({ message, commands, onDone }) {
     leave();
   };
   const keyDown = (/** @type {KeyboardEvent} */ event) => {
-    if (isSendKey(event)) submit(event);
+    if (isSendKey(event, sendKey)) submit(event);
     if (event.key === "Escape") {
       // Esc also stops an answer; here it means: leave the words as they were.
       event.stopPropagation();

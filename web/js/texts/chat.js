@@ -1,9 +1,11 @@
 /** The words of the browser chat. */
 
+import * as conversations from "./conversations.js";
 import * as problems from "./problems.js";
 
 export const en = {
   ...problems.en,
+  ...conversations.en,
   // The page.
   skipToComposer: "Skip to the message field",
   sidebar: "Sidebar",
@@ -30,9 +32,7 @@ export const en = {
   lastThirtyDays: "Last thirty days",
   earlier: "Earlier",
   rename: "Rename",
-  renameOf: "Rename: {title}",
   delete: "Delete",
-  deleteOf: "Delete: {title}",
   titleField: "Title",
   deleteTitle: "Delete this conversation?",
   deleteText: "“{title}” and all its messages will be gone for good.",
@@ -115,6 +115,7 @@ export const en = {
 /** @type {Record<keyof typeof en, import("../texts.js").Text>} */
 export const zh = {
   ...problems.zh,
+  ...conversations.zh,
   skipToComposer: "跳到输入框",
   sidebar: "侧边栏",
   conversations: "对话列表",
@@ -138,9 +139,7 @@ export const zh = {
   lastThirtyDays: "最近三十天",
   earlier: "更早",
   rename: "重命名",
-  renameOf: "重命名：{title}",
   delete: "删除",
-  deleteOf: "删除：{title}",
   titleField: "标题",
   deleteTitle: "删除此对话？",
   deleteText: "“{title}”及其全部消息将被永久删除。",
