@@ -25,14 +25,14 @@ export function useStickToBottom(content, place) {
     last.current = measuresOf(frame.current);
   }, []);
 
-  // Text that grows below is no reason to let go of the end, and neither is a scroll position that a shorter text or a higher
-  // frame does not allow any more: only a person who scrolls up is.
+  // Text that grows below is no reason to let go of the end, and neither is a scroll position that a higher frame did not
+  // allow any more: only a person who scrolls up is.
   const onScroll = useCallback(() => {
     const element = frame.current;
     if (!element) return;
     const [before, now] = [last.current, measuresOf(element)];
     const isAtBottom = now.height - now.top - now.clientHeight < BOTTOM_PX;
-    const isForced = now.height < before.height || now.clientHeight > before.clientHeight;
+    const isForced = now.clientHeight > before.clientHeight && now.top >= before.height - now.clientHeight - 1;
     if (isAtBottom || (now.top < before.top && !isForced)) sticks.current = isAtBottom;
     last.current = now;
     setAway(!sticks.current);
