@@ -22,6 +22,8 @@ class PersonaVersion(Base):
     name: Mapped[str] = mapped_column(String(NAME_MAX_CHARS))
     system_prompt: Mapped[str] = mapped_column(Text)
     params: Mapped[dict[str, Any]] = mapped_column(JSON)
+    created_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    """None is nowhere: those from before it was written down got a time when the table was changed."""
 
 
 class Persona(Base):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, exists, select, tuple_
+from sqlalchemy import delete, exists, func, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.models import Conversation
@@ -63,6 +63,18 @@ async def current_version_id(session: AsyncSession, name: str) -> str | None:
     """The version that a new conversation begins with; it stays the current one until the unit of work ends."""
     statement = select(Persona.version_id).where(Persona.name == name)
     return await session.scalar(statement.with_for_update(read=True))
+
+
+async def versions_page(
+    session: AsyncSession, name: str, *, limit: int, before: tuple[datetime, str] | None
+) -> list[tuple[PersonaVersion, int]]:
+    """At most `limit` versions of that name, the newest first, each with how many conversations go on with it."""
+    users = select(func.count()).where(Conversation.persona_version_id == PersonaVersion.id).scalar_subquery()
+    statement = select(PersonaVersion, users).where(PersonaVersion.name == name)
+    if before is not None:
+        statement = statement.where(tuple_(PersonaVersion.created_at, PersonaVersion.id) < before)
+    statement = statement.order_by(PersonaVersion.created_at.desc(), PersonaVersion.id.desc()).limit(limit)
+    return [(version, conversations) for version, conversations in (await session.execute(statement)).all()]
 
 
 async def delete_unused_versions(session: AsyncSession) -> None:

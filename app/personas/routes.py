@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from app.accounts.identity import Identity
 from app.idempotency import REPLAYED_HEADER, IdempotentRequest
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
-from app.personas.schemas import PersonaBody, PersonaCreate, PersonaList, PersonaPatch
+from app.personas.schemas import PersonaBody, PersonaCreate, PersonaList, PersonaPatch, PersonaVersionList
 from app.personas.service import PersonaService
 from app.problems import problem_responses
 from app.route_guards import admins_only
@@ -47,6 +47,22 @@ async def get_persona(persona_name: FromPath[str], personas: NamedDependency[Per
     return Response(await personas.get(persona_name), headers=NO_STORE)
 
 
+@get(
+    "/{persona_name:str}/versions",
+    summary="List a persona's versions",
+    guards=[admins_only],
+    responses=problem_responses(400, 401, 403, 404),
+)
+async def list_persona_versions(
+    persona_name: FromPath[str],
+    personas: NamedDependency[PersonaService],
+    limit: Limit = LIMIT_DEFAULT,
+    cursor: CursorText = None,
+) -> Response[PersonaVersionList]:
+    """For administrators: what it says now, and what conversations go on with that began earlier, the newest first."""
+    return Response(await personas.versions(persona_name, limit=limit, cursor=cursor), headers=NO_STORE)
+
+
 @patch(
     "/{persona_name:str}",
     summary="Change a persona",
@@ -81,6 +97,13 @@ def router() -> Router:
     """The routes, for one application."""
     return Router(
         "/personas",
-        route_handlers=[list_personas, create_persona, get_persona, patch_persona, delete_persona],
+        route_handlers=[
+            list_personas,
+            create_persona,
+            get_persona,
+            list_persona_versions,
+            patch_persona,
+            delete_persona,
+        ],
         tags=["Personas"],
     )

@@ -8,8 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.personas.models import NAME_MAX_CHARS, Persona
+from app.personas.models import NAME_MAX_CHARS, Persona, PersonaVersion
 from app.realtime.protocol import ResponseParams
+from app.text import STORABLE_PATTERN
 from engine.snapshot import PrefixState, PrefixStatus
 
 PersonaName = Annotated[
@@ -86,3 +87,32 @@ class PersonaCursor(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     created_us: Annotated[int, Meta(ge=0, le=253_402_300_799_999_999)]
     name: PersonaName
+
+
+class PersonaVersionBody(msgspec.Struct, frozen=True):
+    """What a persona says from one change to the next. `conversations` go on with it; one that none does, and that is not the
+    current one, is removed."""
+
+    id: str
+    system_prompt: str
+    params: ResponseParams
+    is_current: bool
+    conversations: int
+    created_at: datetime | None
+
+    @classmethod
+    def of(cls, version: PersonaVersion, is_current: bool, conversations: int) -> PersonaVersionBody:
+        params = msgspec.convert(version.params, ResponseParams)
+        return cls(version.id, version.system_prompt, params, is_current, conversations, version.created_at)
+
+
+class PersonaVersionList(msgspec.Struct, frozen=True):
+    items: list[PersonaVersionBody]
+    next_cursor: str | None
+
+
+class PersonaVersionCursor(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The last item of a page: when it was made, in microseconds since 1970, and its id."""
+
+    created_us: Annotated[int, Meta(ge=0, le=253_402_300_799_999_999)]
+    id: Annotated[str, Meta(max_length=36, pattern=STORABLE_PATTERN)]

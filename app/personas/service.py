@@ -19,7 +19,17 @@ from app.pagination import decode_cursor, encode_cursor
 from app.personas import queries
 from app.personas.models import Persona, PersonaVersion
 from app.personas.prefixes import PersonaPrefixes
-from app.personas.schemas import PersonaBody, PersonaCreate, PersonaCursor, PersonaList, PersonaPatch, PrefixBody
+from app.personas.schemas import (
+    PersonaBody,
+    PersonaCreate,
+    PersonaCursor,
+    PersonaList,
+    PersonaPatch,
+    PersonaVersionBody,
+    PersonaVersionCursor,
+    PersonaVersionList,
+    PrefixBody,
+)
 from app.realtime.protocol import ResponseParams
 from app.responses.params import sampling_params
 from app.settings import Settings
@@ -58,7 +68,7 @@ class PersonaService:
             if (kept := await self._idempotency.claim(session, request)) is not None:
                 return msgspec.json.decode(kept.body, type=PersonaBody), True
             now = self._now()
-            version = PersonaVersion(id=new_id(), name=wanted.name, system_prompt=prompt, params=params)
+            version = PersonaVersion(id=new_id(), name=wanted.name, system_prompt=prompt, params=params, created_at=now)
             session.add(version)
             await session.flush()
             values = {"name": wanted.name, "version_id": version.id, "created_at": now, "updated_at": now}
@@ -106,6 +116,27 @@ class PersonaService:
             persona = await queries.find_persona(session, name)
         return await self._body(persona)
 
+    async def versions(self, name: str, *, limit: int, cursor: str | None) -> PersonaVersionList:
+        """A page of what it says and has said, as far as conversations go on with it, the newest first. Raises NotFound."""
+        require_storable(name, "the name")
+        before = None
+        if cursor is not None:
+            place = decode_cursor(cursor, PersonaVersionCursor)
+            before = (EPOCH + timedelta(microseconds=place.created_us), place.id)
+        async with self._database.read() as session:
+            persona = await queries.find_persona(session, name)
+            found = await queries.versions_page(session, name, limit=limit + 1, before=before)
+        items = [
+            PersonaVersionBody.of(version, version.id == persona.version_id, conversations)
+            for version, conversations in found[:limit]
+        ]
+        next_cursor = None
+        if len(found) > limit:
+            last = items[-1]
+            microseconds = ((last.created_at or EPOCH) - EPOCH) // timedelta(microseconds=1)
+            next_cursor = encode_cursor(PersonaVersionCursor(microseconds, last.id))
+        return PersonaVersionList(items, next_cursor)
+
     async def update(self, caller: Identity | None, name: str, patch: PersonaPatch) -> PersonaBody:
         """Change it for conversations that begin from now on; the others go on with what they began with. Raises NotFound."""
         require_storable(name, "the name")
@@ -118,7 +149,7 @@ class PersonaService:
             persona = await queries.find_persona(session, name, for_update=True)
             said = {"system_prompt": persona.version.system_prompt, "params": persona.version.params}
             if said | changes != said:
-                persona.version = PersonaVersion(id=new_id(), name=name, **(said | changes))
+                persona.version = PersonaVersion(id=new_id(), name=name, created_at=self._now(), **(said | changes))
                 persona.updated_at = self._now()
                 self._audit.record(session, caller, "persona.update", name, changed=sorted(changes))
         await self._changed(name)

@@ -1,11 +1,12 @@
 """A real server process with the deterministic engine, for tests that kill it or look at it with a browser.
 
     python -m tests.support.serve_fake --data FOLDER [--port 0] [--delay-ms 5] [--words 0] [--prefill-step-tokens N]
-                                       [--set NAME=VALUE …]
+                                       [--crowd N] [--set NAME=VALUE …]
 
 Prints two lines and flushes them: `Listening: http://127.0.0.1:PORT` once the port answers, and before that
 `Sign in: http://127.0.0.1:PORT/?ticket=…`. With `--words N` every answer has N numbered words; without, the message chooses
-(`spoken_scripts`), and a plain one is repeated. `--ready-after-s` lets the engine load for a while. Ends on SIGTERM as the
+(`spoken_scripts`), and a plain one is repeated. `--crowd N` has N live sessions of twenty people (`CrowdedEngine`).
+`--ready-after-s` lets the engine load for a while. Ends on SIGTERM as the
 real server does.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from litestar import Litestar
 
+from app.accounts.models import UserRole
 from app.accounts.passwords import Passwords
 from app.accounts.service import AccountService
 from app.accounts.throttle import LoginThrottle
@@ -35,9 +37,13 @@ from app.settings import Settings
 from app.settings_source import load_settings
 from engine.types import GenerationRequest
 from tests.support.client import PASSWORD, quick_passwords
+from tests.support.crowded_engine import CrowdedEngine
 from tests.support.fake_engine import FakeEngine
 from tests.support.scripts import Script, numbered_script
 from tests.support.spoken_scripts import spoken_script
+
+PEOPLE = 20
+"""Whose sessions those of a crowd are."""
 
 
 def main() -> int:
@@ -50,6 +56,7 @@ def main() -> int:
     parser.add_argument("--prefill-step-tokens", type=int, default=1_000_000)
     parser.add_argument("--max-running", type=int, default=32)
     parser.add_argument("--ready-after-s", type=float, default=0.0)
+    parser.add_argument("--crowd", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     chosen = parser.parse_args()
     overrides: dict[str, object] = {"titles": "message"}
@@ -62,14 +69,16 @@ def main() -> int:
         def answer(request: GenerationRequest) -> Script:
             return numbered_script(chosen.words) if chosen.words else spoken_script(request)
 
-        engine = FakeEngine(
-            delay_s=chosen.delay_ms / 1000,
-            ready=not chosen.ready_after_s,
-            answer=answer,
-            context_tokens=1_000_000,
-            prefill_step_tokens=chosen.prefill_step_tokens,
-            max_running=chosen.max_running,
-        )
+        given = {
+            "delay_s": chosen.delay_ms / 1000,
+            "ready": not chosen.ready_after_s,
+            "answer": answer,
+            "context_tokens": 1_000_000,
+            "prefill_step_tokens": chosen.prefill_step_tokens,
+            "max_running": chosen.max_running,
+        }
+        people = asyncio.run(crowd_of(settings, min(chosen.crowd, PEOPLE)))
+        engine = CrowdedEngine(chosen.crowd, people, **given) if people else FakeEngine(**given)
         asyncio.run(serve(settings, listener, engine, chosen.ready_after_s))
     return 0
 
@@ -99,6 +108,24 @@ async def sign_in_ticket(settings: Settings, passwords: Passwords) -> str:
         return await accounts.make_sign_in_ticket(UserId((await accounts.ensure_admin()).id))
     finally:
         await database.close()
+
+
+async def crowd_of(settings: Settings, people: int) -> list[str]:
+    """The ids of so many accounts, which are made."""
+    if not people:
+        return []
+    passwords = quick_passwords()
+    await asyncio.to_thread(upgrade, settings.effective_database_url)
+    database = Database(settings.effective_database_url)
+    try:
+        accounts = AccountService(
+            database, passwords, settings, now=utc_now, throttle=LoginThrottle(MemoryRateLimits(lambda: 0.0))
+        )
+        names = [f"person-{number:02}" for number in range(people)]
+        return [(await accounts.create_user(name, PASSWORD, UserRole.USER)).id for name in names]
+    finally:
+        await database.close()
+        passwords.close()
 
 
 async def become_ready(engine: FakeEngine, after_s: float) -> None:

@@ -33,7 +33,8 @@ if (isStorageBlocked()) {
 }
 
 try {
-  await import("./app.js");
+  // Which page this is, its HTML says: the chat, or the beginning of another.
+  await import(document.documentElement.dataset["app"] ?? "./app.js");
   if (!areStylesThere()) throw new Error("a style sheet did not load");
   sessionStorage.removeItem(TRIES_KEY);
 } catch (problem) {

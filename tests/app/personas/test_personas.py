@@ -15,6 +15,7 @@ from app.accounts.models import UserRole
 from app.identifiers import new_id
 from engine.snapshot import PrefixState
 from engine.types import Role, Turn
+from tests.app.responses.chat import Chat
 from tests.support.client import RunningApp, problem, running_app
 from tests.support.fake_engine import FakeEngine
 from tests.support.live_server import eventually, eventually_equal
@@ -292,3 +293,26 @@ async def test_who_changed_what_is_in_the_audit_log(running: RunningApp, admin: 
     assert sorted(entry["action"] for entry in entries) == ["persona.create", "persona.delete", "persona.update"]
     assert {entry["actor"]["username"] for entry in entries} == {"root"}
     assert "Be long." not in str(entries)
+
+
+async def test_administrators_see_what_it_says_and_what_older_conversations_go_on_with(chat: Chat) -> None:
+    async with chat.running.signed_in("root", UserRole.ADMIN) as admin:
+        await admin.post("/api/v1/personas", json={"name": "terse", "system_prompt": "first"})
+        await chat.http.post("/api/v1/conversations", json={"persona": "terse"})
+        for prompt in ("second", "third"):
+            chat.running.clock.advance(60)
+            await admin.patch("/api/v1/personas/terse", json={"system_prompt": prompt})
+        path = "/api/v1/personas/terse/versions"
+        problem(await chat.http.get(path), 403, "forbidden")
+        problem(await admin.get("/api/v1/personas/nobody/versions"), 404, "not_found")
+        first = (await admin.get(path, params={"limit": "2"})).json()
+        rest = (await admin.get(path, params={"limit": "2", "cursor": first["next_cursor"]})).json()
+        found = [
+            (version["system_prompt"], version["is_current"], version["conversations"])
+            for version in first["items"] + rest["items"]
+        ]
+        assert found == [("third", True, 0), ("second", False, 0), ("first", False, 1)]
+        assert rest["next_cursor"] is None
+        await chat.context.personas.purge()
+        kept = (await admin.get(path)).json()["items"]
+        assert [version["system_prompt"] for version in kept] == ["third", "first"], "nobody goes on with the second"
