@@ -34,7 +34,7 @@ from app.operations.logging import configure_logging
 from app.replicas.memory_rate_limits import MemoryRateLimits
 from app.server import Server
 from app.settings import Settings
-from app.settings_source import load_settings
+from app.settings_source import Loaded, load_settings
 from engine.types import GenerationRequest
 from tests.support.client import PASSWORD, quick_passwords
 from tests.support.crowded_engine import CrowdedEngine
@@ -63,7 +63,8 @@ def main() -> int:
     overrides |= dict(setting.split("=", 1) for setting in chosen.set)
     with socket.create_server(("127.0.0.1", chosen.port)) as listener:
         overrides |= {"data": chosen.data, "port": listener.getsockname()[1], "admin_password": PASSWORD}
-        settings = load_settings(overrides, environment={}, dotenv_path=chosen.data / "no.env").settings
+        loaded = load_settings(overrides, environment={}, dotenv_path=chosen.data / "no.env")
+        settings = loaded.settings
         configure_logging(settings)
 
         def answer(request: GenerationRequest) -> Script:
@@ -79,16 +80,17 @@ def main() -> int:
         }
         people = asyncio.run(crowd_of(settings, min(chosen.crowd, PEOPLE)))
         engine = CrowdedEngine(chosen.crowd, people, **given) if people else FakeEngine(**given)
-        asyncio.run(serve(settings, listener, engine, chosen.ready_after_s))
+        asyncio.run(serve(loaded, listener, engine, chosen.ready_after_s))
     return 0
 
 
-async def serve(settings: Settings, listener: socket.socket, engine: FakeEngine, ready_after_s: float) -> None:
+async def serve(loaded: Loaded, listener: socket.socket, engine: FakeEngine, ready_after_s: float) -> None:
     """The life of the server."""
+    settings = loaded.settings
     passwords = quick_passwords()
     try:
         print(f"Sign in: {settings.base_url}/?ticket={await sign_in_ticket(settings, passwords)}", flush=True)
-        server = AnnouncedServer(create_app(settings, engine, passwords=passwords), settings)
+        server = AnnouncedServer(create_app(settings, engine, origins=loaded.origins, passwords=passwords), settings)
         loading = asyncio.create_task(become_ready(engine, ready_after_s)) if ready_after_s else None
         await server.serve(sockets=[listener])
         if loading is not None:

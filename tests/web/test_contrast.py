@@ -34,6 +34,15 @@ EDGE_ON_GROUND = [
     ("line-strong", "surface"),
     ("accent", "ground"),
     ("accent", "ground-side"),
+    ("series-1", "surface"),
+    ("series-2", "surface"),
+    ("series-3", "surface"),
+    ("series-4", "surface"),
+    ("page-running", "surface"),
+    ("page-running-persona", "surface"),
+    ("page-persona", "surface"),
+    ("page-leased", "surface"),
+    ("page-cached", "surface"),
 ]
 
 
@@ -67,7 +76,8 @@ def test_text_and_edges_stand_out_from_their_ground(scheme: str) -> None:
 
 def test_no_colour_is_outside_the_names() -> None:
     """One that stood elsewhere would be the same in both schemes, or escape the test above."""
-    for path in (Path(__file__).parents[2] / "web").rglob("*.css"):
+    web = Path(__file__).parents[2] / "web"
+    for path in sorted(set(web.rglob("*.css")) - set((web / "vendor").rglob("*.css"))):
         text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
         if path.name == "base.css":
             text = re.sub(r"^  --.*;$", "", text, flags=re.M)

@@ -47,9 +47,9 @@ export class AdminApi {
     return this.get("personas", { limit: PAGE_ITEMS, cursor });
   }
 
-  /** @param {string} name @returns {Promise<Page<PersonaVersion>>} */
-  personaVersions(name) {
-    return this.get(`personas/${part(name)}/versions`, { limit: PAGE_ITEMS });
+  /** @param {string} name @param {string | null} cursor @returns {Promise<Page<PersonaVersion>>} */
+  personaVersions(name, cursor) {
+    return this.get(`personas/${part(name)}/versions`, { limit: PAGE_ITEMS, cursor });
   }
 
   /** @param {{name: string, system_prompt: string, params: object}} persona @param {string} idempotencyKey @returns {Promise<Persona>} */

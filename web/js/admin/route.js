@@ -8,7 +8,6 @@ export const SECTIONS = /** @type {const} */ ([
   "users",
   "keys",
   "usage",
-  "webhooks",
   "audit",
   "server",
 ]);

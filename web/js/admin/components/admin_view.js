@@ -18,10 +18,16 @@ import * as texts from "../../texts/admin.js";
 import * as signInTexts from "../../texts/sign_in.js";
 import { timeOfDay } from "../format.js";
 import { SECTIONS, hashOf } from "../route.js";
+import { AuditView } from "./audit_view.js";
 import { DeskContext, useDesk } from "./desk.js";
+import { KeysView } from "./keys_view.js";
 import { MemoryView } from "./memory_view.js";
 import { Overview } from "./overview.js";
+import { PersonasView } from "./personas_view.js";
+import { ServerView } from "./server_view.js";
 import { SessionsView } from "./sessions_view.js";
+import { UsageView } from "./usage_view.js";
+import { UsersView } from "./users_view.js";
 
 const NOTICE_MS = 8000;
 
@@ -123,7 +129,19 @@ function Section({ state }) {
       return html`<${SessionsView} />`;
     case "memory":
       return html`<${MemoryView} stats=${state.stats} />`;
-    default:
+    case "personas":
+      return html`<${PersonasView} />`;
+    case "users":
+      return html`<${UsersView} />`;
+    case "keys":
+      return html`<${KeysView} />`;
+    case "usage":
+      return html`<${UsageView} />`;
+    case "audit":
+      return html`<${AuditView} />`;
+    case "server":
+      return html`<${ServerView} uptime_s=${state.stats?.uptime_s ?? null} state=${state.stats?.state ?? null} />`;
+    case "overview":
       return html`<${Overview} stats=${state.stats} beats=${state.beats} />`;
   }
 }

@@ -60,7 +60,8 @@ export function useListing(load, inputs) {
     };
   }, inputs);
   const next = state.page?.next_cursor ?? null;
-  return { ...state, hasMore: next !== null, more: () => read(next), reload: () => read(null) };
+  const fail = (/** @type {unknown} */ problem) => setState((before) => ({ ...before, problem: messageOf(problem) }));
+  return { ...state, hasMore: next !== null, more: () => read(next), reload: () => read(null), fail };
 }
 
 /**

@@ -72,15 +72,15 @@ export function SessionsView() {
   };
   return html`
     <div class="toolbar">
-      <label class="filter"><span class="visually-hidden">${t("filterSessions")}</span>
-        <input type="search" placeholder=${t("filterSessions")} value=${query} onInput=${(/** @type {any} */ event) => setQuery(event.target.value)} />
-      </label>
-      <label class="filter"><span class="visually-hidden">${t("stateFilter")}</span>
-        <select value=${state} onChange=${(/** @type {any} */ event) => setState(event.target.value)}>
+      <div class="filter">
+        <input aria-label=${t("filterSessions")} type="search" placeholder=${t("filterSessions")} value=${query} onInput=${(/** @type {any} */ event) => setQuery(event.target.value)} />
+      </div>
+      <div class="filter">
+        <select aria-label=${t("stateFilter")} value=${state} onChange=${(/** @type {any} */ event) => setState(event.target.value)}>
           <option value="">${t("state.all")}</option>
           ${STATES.map((name) => html`<option value=${name}>${t(`session.${name}`)}</option>`)}
         </select>
-      </label>
+      </div>
       <span class="toolbar-note">${items.length === list.items.length ? t("sessionCount", { count: items.length }) : t("sessionShown", { shown: items.length, total: list.items.length })}</span>
     </div>
     ${problem !== null && html`<p class="fault-line" role="alert">${say(problem)}</p>`}

@@ -3,7 +3,7 @@
  */
 
 import { useCallback, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
-import { html } from "../../html.js";
+import { html, memo } from "../../html.js";
 import { windowOf } from "../rows.js";
 
 const ROW_HEIGHT_GUESS = 44;
@@ -53,19 +53,23 @@ export function VirtualTable({ label, columns, items, keyOf, order, onOrder }) {
         </thead>
         <tbody>
           <${Space} height=${first * view.rowHeight} columns=${columns.length} />
-          ${items.slice(first, end).map(
-            (item, index) => html`
-              <tr key=${keyOf(item)} aria-rowindex=${first + index + 2}>
-                ${columns.map((column) => html`<td key=${column.key} class=${column.isNumber ? "is-number" : ""}>${column.cell(item)}</td>`)}
-              </tr>
-            `,
-          )}
+          ${items.slice(first, end).map((item, index) => html`<${Row} key=${keyOf(item)} item=${item} index=${first + index} columns=${columns} />`)}
           <${Space} height=${(items.length - end) * view.rowHeight} columns=${columns.length} />
         </tbody>
       </table>
     </div>
   `;
 }
+
+/** While the table is only scrolled, a row that stays is not drawn again. */
+const Row = memo(
+  /** @param {{item: any, index: number, columns: readonly VirtualColumn<any>[]}} props */
+  ({ item, index, columns }) => html`
+    <tr aria-rowindex=${index + 2}>
+      ${columns.map((column) => html`<td key=${column.key} class=${column.isNumber ? "is-number" : ""}>${column.cell(item)}</td>`)}
+    </tr>
+  `,
+);
 
 /** Only what changes the drawn rows is worth drawing. @param {View} one @param {View} other @param {number} count @typedef {{scrollTop: number, height: number, rowHeight: number}} View */
 function isSameWindow(one, other, count) {
