@@ -40,6 +40,7 @@ from app.personas import routes as personas
 from app.responses import routes as responses
 from app.responses.socket import open_socket
 from app.route_guards import known_parameters_only
+from app.service import routes as service
 from app.sessions import admin_routes as live_sessions
 from app.sessions import routes as sessions
 from app.settings import Settings
@@ -90,6 +91,7 @@ def create_app(
             conversations.router(),
             personas.router(),
             responses.router(),
+            *service.routers(),
             retention.router(),
             sessions.router(),
             live_sessions.router(),

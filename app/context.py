@@ -53,9 +53,15 @@ from app.replicas.opening import Replicas, open_replicas
 from app.responses.opening import Responses, open_responses
 from app.responses.reading import ResponseReader
 from app.responses.service import TurnService
+from app.service.canned import CannedAnswers
+from app.service.desk import ServiceDesk
+from app.service.feed import InboxFeed
+from app.service.inbox import Inbox
+from app.service.opening import open_service
 from app.sessions.admin_service import LiveSessionService
 from app.sessions.expiry import Expiry
 from app.sessions.forgetting import Forgetting
+from app.sessions.holding import SessionHolding
 from app.sessions.service import SessionService
 from app.settings import Settings
 from app.sole_server import claimed_database, claimed_folder
@@ -113,6 +119,11 @@ class AppContext:
     widgets: WidgetService
     visitors: VisitorService
     visitor_forgetting: VisitorForgetting
+    holding: SessionHolding
+    desk: ServiceDesk
+    inbox: Inbox
+    inbox_feed: InboxFeed
+    canned_answers: CannedAnswers
 
 
 @asynccontextmanager
@@ -197,6 +208,19 @@ async def open_context(
             temporary_lifetime=temporary_lifetime,
             now=now,
         )
+        service = await stack.enter_async_context(
+            open_service(
+                settings,
+                engine,
+                database,
+                replicas.bus,
+                idempotency,
+                audit,
+                conversations,
+                responses,
+                now=now,
+            )
+        )
         retention = Retention(
             database, conversations, engine, responses.log_bytes, metrics, days=settings.retention_days, now=now
         )
@@ -212,7 +236,7 @@ async def open_context(
         openai = OpenAI.of(
             settings, database, engine, calls, personas, quotas, readiness, metrics, monotonic=monotonic, now=now
         )
-        # The last two wait for the engine, and must keep nothing else waiting.
+        # The last three wait for the engine, and must keep nothing else waiting.
         chores = [
             accounts.purge,
             accounts.keep_last_uses,
@@ -222,6 +246,7 @@ async def open_context(
             visitor_forgetting.run,
             forgetting.reconcile,
             prefixes.prepare,
+            service.holding.reconcile,
         ]
         hub = responses.hub
         expiry = Expiry(
@@ -290,6 +315,11 @@ async def open_context(
             visitors=VisitorService(
                 database, visitor_accounts, conversations, quotas, replicas.limits, settings, now=now
             ),
+            holding=service.holding,
+            desk=service.desk,
+            inbox=service.inbox,
+            inbox_feed=service.feed,
+            canned_answers=service.canned_answers,
         )
 
 

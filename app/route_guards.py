@@ -40,6 +40,13 @@ def admins_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:
         raise Forbidden("only administrators may do this")
 
 
+def agents_only(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """Raises Forbidden for everybody but agents and administrators, whatever it is that they ask for."""
+    caller: Identity | None = connection.user
+    if caller is None or not caller.may(Right.ANSWER_PEOPLE):
+        raise Forbidden("only agents may do this")
+
+
 def no_idempotency_key(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """For routes that take or answer a secret: not even a plain hash of it is stored, so it cannot be answered again.
 

@@ -297,6 +297,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "model"
     temporary_hours: Annotated[int, Meta(ge=1, le=876000, description="Hours a temporary conversation lives")] = 24
     retention_days: Annotated[int, Meta(ge=0, le=36500, description="Days unchanged until removal; 0: never")] = 0
+    handoff_keywords: Annotated[
+        str,
+        Meta(
+            description="Whole words or phrases in a message that ask for a person, comma separated; a persona may have its own"
+        ),
+    ] = ""
+    handoff_on_failure: Annotated[
+        bool, Meta(description="Ask for a person where the model cannot answer or its answer fails")
+    ] = False
+    queued_answers: Annotated[bool, Meta(description="The model goes on answering while a person is waited for")] = (
+        False
+    )
     import_max_mib: Annotated[
         int,
         Meta(ge=1, le=1 << 20, description="MiB of a file that is imported as a conversation; more is refused (413)"),

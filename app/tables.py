@@ -10,9 +10,10 @@ from app.database import Base
 from app.openai import models as openai
 from app.personas import models as personas
 from app.responses import models as responses
+from app.service import models as service
 from app.usage import models as usage
 from app.widgets import models as widgets
 
-ROOMS = (accounts, audit, conversations, openai, personas, responses, usage, widgets)
+ROOMS = (accounts, audit, conversations, openai, personas, responses, service, usage, widgets)
 
 METADATA = Base.metadata

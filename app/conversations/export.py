@@ -16,7 +16,7 @@ import msgspec
 from app.conversations import queries
 from app.conversations.live import LiveAnswers
 from app.conversations.models import Conversation, Message, MessageStatus
-from app.conversations.schemas import ConversationBody, ExportFormat, MessageBody
+from app.conversations.schemas import ConversationBody, ExportFormat, MessageBody, PersonBody
 from app.database import Database
 from engine.types import Role
 
@@ -50,6 +50,7 @@ class ExportedMessage(msgspec.Struct, frozen=True, kw_only=True):
     usage: dict[str, Any] | None
     created_at: datetime
     response_id: str | None
+    author: PersonBody | None
 
 
 def _open_fence(markdown: str) -> str:
@@ -130,7 +131,8 @@ class ConversationExport:
     def _section(self, message: Message, parent_ordinal: int | None) -> str:
         body = self._body(message)
         status = "" if body.status == "completed" else f" · {body.status}"
-        head = f"\n## {message.ordinal} · {body.role} · {body.created_at:%Y-%m-%d %H:%M:%S} UTC{status}\n"
+        who = body.role if body.author is None else f"{body.role} ({body.author.name})"
+        head = f"\n## {message.ordinal} · {who} · {body.created_at:%Y-%m-%d %H:%M:%S} UTC{status}\n"
         # Only where the conversation branches is it worth saying what a message follows.
         follows = (
             "" if (parent_ordinal or 0) == message.ordinal - 1 else f"\n*Follows {parent_ordinal or 'nothing'}.*\n"

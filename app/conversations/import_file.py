@@ -16,6 +16,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from app.accounts.models import USERNAME_MAX_CHARS
 from app.conversations.export import FORMAT_NAME, FORMAT_VERSION
 from app.conversations.json_pieces import JsonPieces, NotJson
 from app.conversations.models import MessageStatus
@@ -62,6 +63,12 @@ class ImportedConversation(msgspec.Struct, frozen=True):
         _require_year(self.created_at)
 
 
+class ImportedAuthor(msgspec.Struct, frozen=True):
+    """Who wrote in the model's place. Only the name is taken over: the account was that server's."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=USERNAME_MAX_CHARS, pattern=STORABLE_PATTERN)]
+
+
 class ImportedMessage(msgspec.Struct, frozen=True):
     """One message. `id` and `parent_id` only say how messages hang together; here they get ids of their own."""
 
@@ -72,6 +79,7 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     created_at: Moment
     status: MessageStatus = MessageStatus.COMPLETED
     usage: UsageBody | None = None
+    author: ImportedAuthor | None = None
 
     def __post_init__(self) -> None:
         _require_year(self.created_at)

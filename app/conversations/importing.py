@@ -29,7 +29,7 @@ from app.clock import Now
 from app.conversations import tree
 from app.conversations.external_ids import free_until_written, require_free
 from app.conversations.import_file import ImportedConversation, ImportedMessage, ImportFile, ImportFormat
-from app.conversations.models import Conversation, ConversationState, Message, MessageStatus, TitleSource
+from app.conversations.models import Conversation, Message, MessageStatus, TitleSource
 from app.conversations.schemas import ConversationBody
 from app.conversations.search_index import index_texts, index_title
 from app.conversations.tags import write_tags
@@ -38,6 +38,7 @@ from app.errors import InvalidInput, PayloadTooLarge
 from app.idempotency import Fingerprint, Idempotency, IdempotentRequest
 from app.identifiers import UserId, new_id
 from app.personas.lookup import current_version_id
+from app.service.states import ConversationState
 
 AT_ONCE = 200
 """Messages in one unit of work: it takes some ten milliseconds, and others write in between."""
@@ -253,6 +254,8 @@ def _row(message: ImportedMessage, conversation_id: str, ids: _Ids, ordinal: int
         "response_id": None,
         "last_seq": 0,
         "token_ids": None,
+        "author_id": None,
+        "author_name": message.author and message.author.name,
         "usage": None if message.usage is None else msgspec.to_builtins(message.usage),
         "created_at": message.created_at,
     }

@@ -21,8 +21,9 @@ from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select, 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.full_text import full_text
-from app.conversations.models import Conversation, ConversationState, ConversationTag, Message, SearchDocument
+from app.conversations.models import Conversation, ConversationTag, Message, SearchDocument
 from app.database import chunks
+from app.service.states import ConversationState
 from engine.types import Role
 
 FIRST_LOOK = 200

@@ -19,14 +19,9 @@ from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from app.accounts.models import USERNAME_MAX_CHARS
 from app.conversations.words import VERSION as WORDS_VERSION
 from app.database import Base, UTCDateTime
-
-
-class ConversationState(StrEnum):
-    """Who answers. Only `BOT` exists until customer service arrives."""
-
-    BOT = "bot"
 
 
 class MessageStatus(StrEnum):
@@ -76,7 +71,8 @@ class Conversation(Base):
 
     `leaf_id` is the newest message, whose branch people see; `version` counts changes of the fields, for `If-Match`. One with
     `expires_at` is temporary: it is in no list and not found by a search, and gone after that moment. `search_version` says by
-    which rules it is in the search index, 0 for not at all.
+    which rules it is in the search index, 0 for not at all. `state_since` is when `state` changed last, NULL where it never did;
+    `agent_id` and `agent_name` are the agent who answers in state `human`, or the one who answered before it was resolved.
     """
 
     __tablename__ = "conversations"
@@ -84,6 +80,8 @@ class Conversation(Base):
         Index("ix_conversations_user_id_updated_at_id", "user_id", "updated_at", "id"),
         Index("ix_conversations_user_id_archived_updated_at_id", "user_id", "archived", "updated_at", "id"),
         Index("ix_conversations_user_id_state_updated_at_id", "user_id", "state", "updated_at", "id"),
+        Index("ix_conversations_state_state_since_id", "state", "state_since", "id"),
+        Index("ix_conversations_agent_id", "agent_id"),
         Index("ix_conversations_user_id_external_id", "user_id", "external_id", unique=True),
         # Few have one. A whole index would look to SQLite's planner like a way to all that have none.
         Index(
@@ -101,6 +99,9 @@ class Conversation(Base):
     title: Mapped[str] = mapped_column(String(200))
     title_source: Mapped[str] = mapped_column(String(16), default=TitleSource.MESSAGE)
     state: Mapped[str] = mapped_column(String(16))
+    state_since: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    agent_id: Mapped[str | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    agent_name: Mapped[str | None] = mapped_column(String(USERNAME_MAX_CHARS))
     archived: Mapped[bool]
     tags: Mapped[list[str]] = mapped_column(JSON)
     # `metadata` belongs to SQLAlchemy on a mapped class.
@@ -123,7 +124,8 @@ class Message(Base):
 
     `token_ids` are the ids of an answer as the engine made them, packed with a mark of their model (see
     `app.responses.token_ids`); NULL where they are not known.
-    `last_seq` says up to which event of its response's log `content` goes.
+    `last_seq` says up to which event of its response's log `content` goes. `author_id` and `author_name` are there where a person
+    wrote what the role does not say: an agent in the model's place. The name stays when the account is gone.
     """
 
     __tablename__ = "messages"
@@ -146,6 +148,8 @@ class Message(Base):
     last_seq: Mapped[int] = mapped_column(BigInteger)
     token_ids: Mapped[bytes | None]
     usage: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    author_id: Mapped[str | None] = mapped_column(String(36))
+    author_name: Mapped[str | None] = mapped_column(String(USERNAME_MAX_CHARS))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
 
 

@@ -16,7 +16,6 @@ from app.conversations.export import MEDIA_TYPES
 from app.conversations.import_file import ImportFormat
 from app.conversations.importing import Importing, ImportRequest
 from app.conversations.listing import Narrowing
-from app.conversations.models import ConversationState
 from app.conversations.schemas import (
     ConversationBody,
     ConversationCreate,
@@ -32,6 +31,7 @@ from app.idempotency import REPLAYED_HEADER, IdempotencyKey, IdempotentRequest
 from app.json_request import JsonRequest
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
 from app.problems import problem_responses
+from app.service.states import ConversationState
 from app.text import require_storable
 
 NO_STORE = {"Cache-Control": "no-store"}

@@ -12,11 +12,12 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.conversations.listing import FoundText
 from app.conversations.live import LiveAnswers
-from app.conversations.models import Conversation, ConversationState, Message, MessageStatus
+from app.conversations.models import Conversation, Message, MessageStatus
 from app.conversations.snippets import snippet
 from app.conversations.usage import UsageBody
 from app.errors import InvalidInput
 from app.personas.schemas import PersonaName
+from app.service.states import ConversationState
 from app.text import STORABLE_PATTERN, require_storable_json
 from engine.types import Role
 
@@ -68,13 +69,28 @@ class ConversationPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True)
             require_metadata(self.metadata)
 
 
+class PersonBody(msgspec.Struct, frozen=True):
+    """An agent, as others see one. `id` is null where the account is gone, or is one of another server."""
+
+    id: str | None
+    name: str
+
+    @classmethod
+    def of(cls, person_id: str | None, name: str | None) -> PersonBody | None:
+        return None if name is None else cls(person_id, name)
+
+
 class ConversationBody(msgspec.Struct, frozen=True):
-    """`leaf_id` is the newest message. `version` is also the ETag, and rises with every change of the fields. `persona` stays
-    what it was, and says what it said then, also when it was changed or deleted. `temporary` ones are gone at `expires_at`."""
+    """`state` says who answers, since `state_since`: the model (`bot`), nobody while a person is waited for (`queued`), the
+    person `agent` (`human`), or nobody until somebody writes again (`resolved`). `leaf_id` is the newest message. `version` is
+    also the ETag, and rises with every change of the fields that one can set. `persona` stays what it was, and says what it said
+    then, also when it was changed or deleted. `temporary` ones are gone at `expires_at`."""
 
     id: str
     title: str
     state: ConversationState
+    state_since: datetime | None
+    agent: PersonBody | None
     archived: bool
     tags: list[str]
     metadata: dict[str, Any]
@@ -93,6 +109,8 @@ class ConversationBody(msgspec.Struct, frozen=True):
             id=conversation.id,
             title=conversation.title,
             state=ConversationState(conversation.state),
+            state_since=conversation.state_since,
+            agent=PersonBody.of(conversation.agent_id, conversation.agent_name),
             archived=conversation.archived,
             tags=conversation.tags,
             metadata=conversation.extra,
@@ -146,7 +164,8 @@ class ConversationList(msgspec.Struct, frozen=True):
 
 
 class MessageBody(msgspec.Struct, frozen=True):
-    """One message. While its answer is being made, `content` holds the text up to the event `last_seq` of the response."""
+    """One message. `author` is the agent who wrote it in the model's place, null for everything else. While its answer is being
+    made, `content` holds the text up to the event `last_seq` of the response."""
 
     id: str
     parent_id: str | None
@@ -158,6 +177,7 @@ class MessageBody(msgspec.Struct, frozen=True):
     children: list[str]
     response_id: str | None
     last_seq: int
+    author: PersonBody | None
 
     @classmethod
     def of(cls, message: Message, children: list[str], live: LiveAnswers) -> MessageBody:
@@ -176,6 +196,7 @@ class MessageBody(msgspec.Struct, frozen=True):
             children=children,
             response_id=message.response_id,
             last_seq=last_seq,
+            author=PersonBody.of(message.author_id, message.author_name),
         )
 
 

@@ -20,7 +20,7 @@ from app.conversations.export import ConversationExport
 from app.conversations.external_ids import free_until_written, require_free
 from app.conversations.listing import Narrowing
 from app.conversations.live import LiveAnswers
-from app.conversations.models import Conversation, ConversationState, TitleSource
+from app.conversations.models import Conversation, TitleSource
 from app.conversations.schemas import (
     ConversationBody,
     ConversationCreate,
@@ -44,6 +44,7 @@ from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import ConversationId, UserId, is_id, new_id
 from app.pagination import decode_cursor, encode_cursor, invalid_cursor
 from app.personas.lookup import current_version_id
+from app.service.states import ConversationState
 from app.text import require_storable
 
 UpdatedListener = Callable[[ConversationBody], None]

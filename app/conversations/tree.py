@@ -16,6 +16,7 @@ from sqlalchemy import CTE, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased, load_only
 
+from app.accounts.identity import Identity
 from app.conversations.models import Conversation, Message, MessageStatus, TitleSource
 from app.conversations.search_index import index_texts
 from app.errors import NotFound
@@ -36,6 +37,8 @@ SHOWN_COLUMNS = (
     Message.response_id,
     Message.last_seq,
     Message.usage,
+    Message.author_id,
+    Message.author_name,
     Message.created_at,
 )
 """What clients see of a message; the token ids, which can be larger than its text, are not read."""
@@ -57,6 +60,19 @@ async def owned_conversation(
     raise NotFound("there is no such conversation")
 
 
+async def owns(session: AsyncSession, user_id: str, conversation_id: str) -> bool:
+    """Whether there is such a conversation of the caller's."""
+    if not is_id(conversation_id):
+        return False
+    statement = select(Conversation.id).where(Conversation.id == conversation_id, Conversation.user_id == user_id)
+    return await session.scalar(statement) is not None
+
+
+async def held_conversation(session: AsyncSession, conversation_id: str) -> Conversation | None:
+    """A conversation, whoever's it is, which nobody else changes until this unit of work ends. For the server itself."""
+    return await session.scalar(select(Conversation).where(Conversation.id == conversation_id).with_for_update())
+
+
 async def find_message(session: AsyncSession, conversation_id: str, message_id: str) -> Message:
     """A message of a conversation the caller owns. Raises NotFound."""
     if is_id(message_id):
@@ -64,6 +80,11 @@ async def find_message(session: AsyncSession, conversation_id: str, message_id: 
         if (message := await session.scalar(statement)) is not None:
             return message
     raise NotFound("there is no such message in this conversation")
+
+
+async def exists(session: AsyncSession, message_id: str) -> bool:
+    """Whether there is such a message, whoever's it is."""
+    return await session.get(Message, message_id) is not None
 
 
 async def message_by_client_id(session: AsyncSession, conversation_id: str, client_message_id: str) -> Message | None:
@@ -87,6 +108,7 @@ async def add_message(
     message_id: str | None = None,
     client_message_id: str | None = None,
     response_id: str | None = None,
+    author: Identity | None = None,
 ) -> Message:
     """Add one message below `parent_id`, or as a root, and make it the newest leaf.
 
@@ -108,6 +130,8 @@ async def add_message(
         last_seq=0,
         token_ids=None,
         usage=None,
+        author_id=author and author.user_id,
+        author_name=author and author.username,
         created_at=now,
     )
     session.add(message)

@@ -38,6 +38,11 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 _SHOWN = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}\u0300-\u036f])+|[{_EMOJI}]")
 
 
+def is_unspaced(character: str) -> bool:
+    """Whether it is of a script without spaces between words, or of one that is cut like those."""
+    return _IS_UNSPACED.match(character) is not None
+
+
 def words_of(text: str) -> list[str]:
     """Every word that finds this text, each once, in the order of their first place."""
     return list(dict.fromkeys(_indexed(folded(text))))

@@ -17,6 +17,11 @@ async def persona_of(session: AsyncSession, conversation_id: str) -> PersonaVers
     return await queries.version_of_conversation(session, conversation_id)
 
 
+async def handoff_keywords_of(session: AsyncSession, name: str) -> list[str] | None:
+    """Words with which people ask for a person, where the persona has some of its own; none at all where the list is empty."""
+    return await queries.handoff_keywords(session, name)
+
+
 async def current_version_id(session: AsyncSession, name: str) -> str:
     """What a new conversation of this persona begins with. Raises InvalidInput where there is no persona of that name."""
     if (version_id := await queries.current_version_id(session, name)) is None:

@@ -27,13 +27,15 @@ class PersonaVersion(Base):
 
 
 class Persona(Base):
-    """A name, and the version that new conversations begin with."""
+    """A name, and the version that new conversations begin with. `handoff_keywords` are words with which people ask for a person,
+    in place of the server's; NULL where it has none of its own. They hold for all its conversations at once."""
 
     __tablename__ = "personas"
     __table_args__ = (Index("ix_personas_created_at_name", "created_at", "name"),)
 
     name: Mapped[str] = mapped_column(String(NAME_MAX_CHARS), primary_key=True)
     version_id: Mapped[str] = mapped_column(ForeignKey("persona_versions.id"))
+    handoff_keywords: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     updated_at: Mapped[datetime] = mapped_column(UTCDateTime)
 

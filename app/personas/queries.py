@@ -77,6 +77,11 @@ async def versions_page(
     return [(version, conversations) for version, conversations in (await session.execute(statement)).all()]
 
 
+async def handoff_keywords(session: AsyncSession, name: str) -> list[str] | None:
+    """Those of the persona of that name; None where it has none of its own, or is not there any more."""
+    return await session.scalar(select(Persona.handoff_keywords).where(Persona.name == name))
+
+
 async def delete_unused_versions(session: AsyncSession) -> None:
     """Remove versions that are not current and that no conversation goes on with."""
     is_current = exists().where(Persona.version_id == PersonaVersion.id)

@@ -23,6 +23,13 @@ PersonaName = Annotated[
         description="Small letters, digits and . _ -, the first one a letter or a digit",
     ),
 ]
+HandoffKeywords = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00]*\S[^\x00]*$")]],
+    Meta(
+        max_length=100,
+        description="Whole words with which people ask for a person, in place of KVASIR_HANDOFF_KEYWORDS; null: those",
+    ),
+]
 SystemPrompt = Annotated[str, Meta(min_length=1, description="What every conversation of this persona begins with")]
 
 
@@ -32,6 +39,7 @@ class PersonaCreate(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     name: PersonaName
     system_prompt: SystemPrompt
     params: ResponseParams = ResponseParams()
+    handoff_keywords: HandoffKeywords | None = None
 
 
 class PersonaPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -39,6 +47,7 @@ class PersonaPatch(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     system_prompt: SystemPrompt | UnsetType = UNSET
     params: ResponseParams | UnsetType = UNSET
+    handoff_keywords: HandoffKeywords | UnsetType | None = UNSET
 
 
 class PrefixBody(msgspec.Struct, frozen=True):
@@ -61,6 +70,7 @@ class PersonaBody(msgspec.Struct, frozen=True):
     name: str
     system_prompt: str
     params: ResponseParams
+    handoff_keywords: list[str] | None
     prefix: PrefixBody
     created_at: datetime
     updated_at: datetime
@@ -71,6 +81,7 @@ class PersonaBody(msgspec.Struct, frozen=True):
             name=persona.name,
             system_prompt=persona.version.system_prompt,
             params=msgspec.convert(persona.version.params, ResponseParams),
+            handoff_keywords=persona.handoff_keywords,
             prefix=prefix,
             created_at=persona.created_at,
             updated_at=persona.updated_at,

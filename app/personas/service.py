@@ -71,7 +71,13 @@ class PersonaService:
             version = PersonaVersion(id=new_id(), name=wanted.name, system_prompt=prompt, params=params, created_at=now)
             session.add(version)
             await session.flush()
-            values = {"name": wanted.name, "version_id": version.id, "created_at": now, "updated_at": now}
+            values = {
+                "name": wanted.name,
+                "version_id": version.id,
+                "handoff_keywords": wanted.handoff_keywords,
+                "created_at": now,
+                "updated_at": now,
+            }
             if not await insert_if_absent(session, Persona, values):
                 raise Conflict(f"there is already a persona {wanted.name!r}", code="persona_exists")
             persona = await queries.find_persona(session, wanted.name)
@@ -148,10 +154,16 @@ class PersonaService:
         async with self._database.write() as session:
             persona = await queries.find_persona(session, name, for_update=True)
             said = {"system_prompt": persona.version.system_prompt, "params": persona.version.params}
+            changed: list[str] = []
             if said | changes != said:
                 persona.version = PersonaVersion(id=new_id(), name=name, created_at=self._now(), **(said | changes))
+                changed += changes
+            if patch.handoff_keywords not in (UNSET, persona.handoff_keywords):
+                persona.handoff_keywords = patch.handoff_keywords
+                changed.append("handoff_keywords")
+            if changed:
                 persona.updated_at = self._now()
-                self._audit.record(session, caller, "persona.update", name, changed=sorted(changes))
+                self._audit.record(session, caller, "persona.update", name, changed=sorted(changed))
         await self._changed(name)
         return await self._body(persona)
 

@@ -19,6 +19,7 @@ PROTOCOL_VERSIONS = (1,)
 
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
 ClientMessageId = Annotated[str, Meta(min_length=1, max_length=128, pattern=STORABLE_PATTERN)]
+Reason = Annotated[str, Meta(min_length=1, max_length=500, pattern=STORABLE_PATTERN)]
 FrameId = Annotated[str, Meta(max_length=128)] | Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
@@ -92,6 +93,11 @@ class ConversationData(Struct, forbid_unknown_fields=True, frozen=True):
     conversation_id: Id
 
 
+class HandoffRequestData(Struct, forbid_unknown_fields=True, frozen=True):
+    conversation_id: Id
+    reason: Reason | None = None
+
+
 class EmptyData(Struct, frozen=True):
     pass
 
@@ -136,13 +142,21 @@ class Unsubscribe(ClientFrame, tag="conversation.unsubscribe", frozen=True, kw_o
     data: ConversationData
 
 
+class HandoffRequest(ClientFrame, tag="handoff.request", frozen=True, kw_only=True):
+    data: HandoffRequestData
+
+
+class Typing(ClientFrame, tag="typing", frozen=True, kw_only=True):
+    data: ConversationData
+
+
 class Ping(ClientFrame, tag="ping", frozen=True, kw_only=True):
     """Show that the connection lives."""
 
     data: EmptyData = EmptyData()
 
 
-AnyClientFrame = Hello | MessageCreate | Regenerate | Cancel | Subscribe | Unsubscribe | Ping
+AnyClientFrame = Hello | MessageCreate | Regenerate | Cancel | Subscribe | Unsubscribe | HandoffRequest | Typing | Ping
 
 
 # --- server → client -------------------------------------------------------------------------------------------------
@@ -160,6 +174,8 @@ FrameType = Literal[
     "response.failed",
     "response.interrupted",
     "conversation.updated",
+    "conversation.status_changed",
+    "typing",
     "session.expiring",
     "session.closed",
     "resync_required",

@@ -29,6 +29,9 @@ from engine.client import EngineClient
 from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
 from engine.types import ContextPolicy, EngineState, GenerationRequest, RequestId, SamplingParams
 
+DRAINING = "draining"
+ENGINE_FAILED = "engine_failed"
+
 RETRY_DRAINING_S = 5
 """A restart takes about this long; behind a load balancer another server answers at once."""
 
@@ -97,7 +100,7 @@ class Admission:
         """
         if self._readiness.draining:
             self._metrics.rejected("draining")
-            raise Unavailable("the server is shutting down", retry_after_s=RETRY_DRAINING_S, code="draining")
+            raise Unavailable("the server is shutting down", retry_after_s=RETRY_DRAINING_S, code=DRAINING)
         if self._readiness.is_paused:
             self._metrics.rejected("draining")
             raise Unavailable(
@@ -108,7 +111,7 @@ class Admission:
         if self._engine.state in (EngineState.FAILED, EngineState.STOPPED):
             self._metrics.rejected("engine_failed")
             reason = self._engine.failure or "it was stopped"
-            raise Unavailable(f"the model does not run: {reason}", retry_after_s=RETRY_FAILED_S, code="engine_failed")
+            raise Unavailable(f"the model does not run: {reason}", retry_after_s=RETRY_FAILED_S, code=ENGINE_FAILED)
         limit = self._settings.max_running + self._settings.max_waiting
         waiting = self._engine.stats().waiting_requests
         alive = self._dispatcher.alive + len(self._arriving)

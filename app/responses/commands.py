@@ -20,18 +20,22 @@ from app.realtime.protocol import (
     Cancel,
     CloseCode,
     FrameId,
+    HandoffRequest,
     Hello,
     MessageCreate,
     Regenerate,
     ResumePoint,
     Subscribe,
+    Typing,
     Unsubscribe,
 )
 from app.realtime.socket_writer import SocketWriter
 from app.responses import schemas
 from app.responses.reading import ResponseReader
 from app.responses.schemas import Accepted
-from app.responses.service import NewTurn, Sender, TurnService, created_data
+from app.responses.service import Sender, TurnService, created_data
+from app.service.announcing import status_data
+from app.service.desk import ServiceDesk
 from app.settings import Settings
 
 SUBSCRIPTIONS_MAX = 256
@@ -50,6 +54,7 @@ class SocketCommands:
         conversations: ConversationService,
         turns: TurnService,
         reader: ResponseReader,
+        desk: ServiceDesk,
     ) -> None:
         self._caller = caller
         self._writer = writer
@@ -58,6 +63,7 @@ class SocketCommands:
         self._conversations = conversations
         self._turns = turns
         self._reader = reader
+        self._desk = desk
         self._has_greeted = False
 
     async def handle(self, frame: AnyClientFrame) -> None:
@@ -78,6 +84,10 @@ class SocketCommands:
             elif isinstance(frame, Unsubscribe):
                 self._writer.unsubscribe(frame.data.conversation_id)
                 await self._describe(frame.data.conversation_id, reply_to)
+            elif isinstance(frame, HandoffRequest):
+                await self._request_person(frame, reply_to)
+            elif isinstance(frame, Typing):
+                await self._type(frame.data.conversation_id)
             else:
                 self._writer.put("pong", {}, reply_to=reply_to)
         except AppError as problem:
@@ -139,9 +149,13 @@ class SocketCommands:
             wanted.conversation_id,
             message,
             key_id=self._caller.key_id,
-            sender=self._sender(reply_to, wanted.client_message_id),
+            sender=self._sender(wanted.conversation_id, reply_to, wanted.client_message_id),
         )
-        await self._follow_repeated(turn, reply_to, wanted.client_message_id)
+        if turn.is_repeat:
+            # What was sent before is acknowledged again, and its answer followed from its beginning.
+            self._acknowledge(wanted.conversation_id, turn.accepted, reply_to, wanted.client_message_id)
+            if turn.accepted.response is not None:
+                await self._resume([ResumePoint(turn.accepted.response.id, 0)])
 
     async def _regenerate(self, frame: Regenerate, reply_to: FrameId | UnsetType) -> None:
         wanted = schemas.Regenerate(frame.data.parent_id, frame.data.params)
@@ -151,28 +165,28 @@ class SocketCommands:
             conversation_id,
             wanted,
             key_id=self._caller.key_id,
-            sender=self._sender(reply_to, None),
+            sender=self._sender(conversation_id, reply_to, None),
         )
 
-    def _sender(self, reply_to: FrameId | UnsetType, client_message_id: str | None) -> Sender:
-        return Sender(self._writer, lambda accepted: self._acknowledge(accepted, reply_to, client_message_id))
+    def _sender(self, conversation_id: str, reply_to: FrameId | UnsetType, client_message_id: str | None) -> Sender:
+        return Sender(
+            self._writer, lambda accepted: self._acknowledge(conversation_id, accepted, reply_to, client_message_id)
+        )
 
-    def _acknowledge(self, accepted: Accepted, reply_to: FrameId | UnsetType, client_message_id: str | None) -> None:
+    def _acknowledge(
+        self,
+        conversation_id: str,
+        accepted: Accepted,
+        reply_to: FrameId | UnsetType,
+        client_message_id: str | None,
+    ) -> None:
         self._writer.put(
             "message.created",
             created_data(accepted, client_message_id),
             reply_to=reply_to,
-            conversation_id=accepted.response.conversation_id,
-            response_id=accepted.response.id,
+            conversation_id=conversation_id,
+            response_id=UNSET if accepted.response is None else accepted.response.id,
         )
-
-    async def _follow_repeated(
-        self, turn: NewTurn, reply_to: FrameId | UnsetType, client_message_id: str | None
-    ) -> None:
-        """What was sent before is acknowledged again, and its answer followed from its beginning."""
-        if turn.is_repeat:
-            self._acknowledge(turn.accepted, reply_to, client_message_id)
-            await self._resume([ResumePoint(turn.accepted.response.id, 0)])
 
     async def _subscribe(self, conversation_id: str, reply_to: FrameId | UnsetType) -> None:
         conversation = await self._conversations.get(self._caller.user_id, conversation_id)
@@ -184,6 +198,22 @@ class SocketCommands:
         await self._put_conversation(conversation, reply_to)
         for log in await self._reader.running_logs(conversation_id):
             self._writer.follow(log)
+
+    async def _request_person(self, frame: HandoffRequest, reply_to: FrameId | UnsetType) -> None:
+        wanted = frame.data
+        conversation = await self._desk.request_person(self._caller, wanted.conversation_id, wanted.reason)
+        self._writer.put(
+            "conversation.status_changed",
+            status_data(conversation),
+            reply_to=reply_to,
+            conversation_id=conversation.id,
+        )
+
+    async def _type(self, conversation_id: str) -> None:
+        """Who follows a conversation has been found to own it; whoever does not is asked for that now."""
+        if not self._writer.watches(conversation_id):
+            await self._conversations.get(self._caller.user_id, conversation_id)
+        self._desk.person_types(conversation_id, beside=self._writer)
 
     async def _describe(self, conversation_id: str, reply_to: FrameId | UnsetType) -> None:
         await self._put_conversation(await self._conversations.get(self._caller.user_id, conversation_id), reply_to)

@@ -86,6 +86,7 @@ class Dispatcher:
         self._growth_task: asyncio.Task[None] | None = None
         self._ended_listener: Callable[[str], None] | None = None
         self._completed_listener: Callable[[str], None] | None = None
+        self._failed_listener: Callable[[str, str], object] | None = None
         self._interrupted = False
         recorder.on_broken(self._log_broke)
 
@@ -100,6 +101,10 @@ class Dispatcher:
     def on_completed(self, listener: Callable[[str], None]) -> None:
         """Who wants to know the conversation of every answer that has come to its own end."""
         self._completed_listener = listener
+
+    def on_failed(self, listener: Callable[[str, str], object]) -> None:
+        """Who wants to know the conversation of every answer that has failed, and why it has."""
+        self._failed_listener = listener
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when no answer is alive."""
@@ -212,6 +217,8 @@ class Dispatcher:
             await self._conclude(answer, outcome)
             if self._completed_listener is not None and outcome.status is MessageStatus.COMPLETED:
                 self._completed_listener(answer.identity.conversation_id)
+            if self._failed_listener is not None and outcome.error is not None:
+                self._failed_listener(answer.identity.conversation_id, str(outcome.error["message"]))
         finally:
             self._holding.discard(answer)
             self._answers.pop(answer.response_id, None)

@@ -26,7 +26,7 @@ from app.realtime.hub import Hub
 from app.realtime.journal import Journal
 from app.realtime.protocol import CloseCode
 from app.realtime.recorder import Recorder
-from app.replicas.bus import News, Topic
+from app.replicas.bus import Bus, News, Topic
 from app.replicas.ending import ended
 from app.replicas.opening import Replicas
 from app.responses import queries
@@ -44,6 +44,7 @@ from app.responses.side_requests import SideRequests
 from app.responses.storage import AnswerStorage
 from app.responses.unwatched import Unwatched
 from app.responses.wishes import Wishes
+from app.service.policy import HandoffPolicy
 from app.settings import Settings
 from app.usage.quotas import QuotaService
 from engine.client import EngineClient
@@ -55,6 +56,7 @@ class Responses:
     """The open room."""
 
     hub: Hub
+    bus: Bus
     dispatcher: Dispatcher
     turns: TurnService
     reader: ResponseReader
@@ -75,6 +77,13 @@ class Responses:
         """End whatever is being made here for a conversation that is gone."""
         for answer in self.dispatcher.answers_in(conversation_id):
             answer.stop(MessageStatus.CANCELLED)
+
+    def stop_response(self, response_id: str) -> None:
+        """SQL says that it is to end: whoever makes it does that now."""
+        if self.dispatcher.answer(response_id) is not None:
+            self.dispatcher.cancel(response_id)
+        else:
+            self.bus.publish(Topic.CANCEL, response_id=response_id)
 
     def conversation_kicked(self, conversation_id: str) -> None:
         """Its session is ended by an administrator: who watches it is disconnected, and whatever is being made for it ends."""
@@ -150,6 +159,7 @@ async def open_responses(
         )
         copies = Copies(hub, replicas.logs, database, monotonic=monotonic)
         reader = ResponseReader(database, dispatcher, hub, copies, replicas)
+        policy = HandoffPolicy(settings, now=now)
         admission = Admission(settings, engine, database, dispatcher, readiness, metrics)
         turns = TurnService(
             settings,
@@ -161,6 +171,7 @@ async def open_responses(
             recorder,
             hub,
             reader,
+            policy,
             owner=owner,
             monotonic=monotonic,
             now=now,
@@ -207,6 +218,7 @@ async def open_responses(
             stack.push_async_callback(ended, [asyncio.create_task(each.run()) for each in (reaper, wishes, copies)])
         yield Responses(
             hub=hub,
+            bus=replicas.bus,
             dispatcher=dispatcher,
             turns=turns,
             reader=reader,

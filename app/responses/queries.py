@@ -122,10 +122,10 @@ async def log_bytes(session: AsyncSession, conversation_id: str) -> int:
     return (await session.scalar(joined.where(Response.conversation_id == conversation_id))) or 0
 
 
-async def first_response_to(session: AsyncSession, message_id: str) -> Response:
-    """The response that was made together with this message of the user."""
+async def first_response_to(session: AsyncSession, message_id: str) -> Response | None:
+    """The response that was made together with this message of the user; None where the model was silent."""
     statement = select(Response).where(Response.parent_id == message_id).order_by(Response.ordinal).limit(1)
-    return (await session.scalars(statement)).one()
+    return (await session.scalars(statement)).first()
 
 
 async def conversation_of_message(session: AsyncSession, user_id: str, message_id: str) -> str:
@@ -189,6 +189,14 @@ async def states(session: AsyncSession, response_ids: Collection[str]) -> dict[s
             wanted = None if row.wanted_status is None else MessageStatus(row.wanted_status)
             found[row.id] = State(MessageStatus(row.status), wanted, row.owner)
     return found
+
+
+async def want_silence(session: AsyncSession, conversation_id: str) -> list[str]:
+    """Tell every server that makes an answer in this conversation to end it; which answers those are."""
+    wanted = update(Response).where(Response.conversation_id == conversation_id, Response.status.in_(UNFINISHED))
+    await session.execute(wanted.where(Response.wanted_status.is_(None)).values(wanted_status=MessageStatus.CANCELLED))
+    unfinished = select(Response.id).where(Response.conversation_id == conversation_id, Response.status.in_(UNFINISHED))
+    return list((await session.scalars(unfinished)).all())
 
 
 async def want_status(session: AsyncSession, response_id: str, status: MessageStatus) -> None:

@@ -43,8 +43,9 @@ async def create_message(
     idempotent: NamedDependency[IdempotentRequest | None],
     turns: NamedDependency[TurnService],
 ) -> Response[Accepted]:
-    """The message is durable when this answers; its answer is being made and is followed through its events. Another
-    `parent_id` than the newest answer makes a branch. The same `client_message_id` again is the same message."""
+    """The message is durable when this answers; its answer is being made and is followed through its events. `response` is null
+    where the model is silent: a person answers the conversation, or is waited for. Another `parent_id` than the newest answer
+    makes a branch. The same `client_message_id` again is the same message."""
     return _accepted(
         await turns.say(caller.user_id, conversation_id, data, key_id=caller.key_id, idempotent=idempotent)
     )
@@ -140,7 +141,8 @@ async def follow_response(
 
 
 def _accepted(turn: NewTurn) -> Response[Accepted]:
-    headers = {**NO_STORE, "Location": f"/api/v1/responses/{turn.accepted.response.id}"}
+    response = turn.accepted.response
+    headers = {**NO_STORE, **({} if response is None else {"Location": f"/api/v1/responses/{response.id}"})}
     return Response(turn.accepted, headers=headers | (REPLAYED_HEADER if turn.is_repeat else {}))
 
 

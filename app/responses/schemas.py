@@ -91,8 +91,9 @@ class ResponseBody(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What was accepted: the new message, and the answer that is going to be made. Regenerating makes no message of the
-    user, so there `message` is the answer's own, still empty."""
+    """What was accepted: the new message, and the answer that is going to be made; null where the model is silent, because a
+    person answers or is waited for. Regenerating makes no message of the user, so there `message` is the answer's own, still
+    empty."""
 
     message: MessageBody
-    response: ResponseBody
+    response: ResponseBody | None

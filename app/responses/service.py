@@ -7,40 +7,41 @@ and within a conversation answers stand in line in the order in which their mess
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 import structlog
-from msgspec import UNSET, UnsetType
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.clock import Monotonic, Now
 from app.conversations import tree
 from app.conversations.live import LiveAnswers
-from app.conversations.models import Conversation, Message, MessageStatus
+from app.conversations.models import Conversation
 from app.conversations.schemas import ConversationBody, MessageBody
 from app.database import Database, DatabaseAway
-from app.errors import AppError, Conflict, InvalidInput
+from app.errors import AppError, Conflict, InvalidInput, Unavailable
 from app.idempotency import Idempotency, IdempotentRequest
-from app.identifiers import new_id
 from app.keyed_locks import KeyedLocks
 from app.realtime.hub import Hub, Subscriber
 from app.realtime.recorder import Recorder
 from app.responses import queries
-from app.responses.admission import Admission, Asked, Verdict
+from app.responses.admission import DRAINING, ENGINE_FAILED, Admission, Arrival, Asked, Verdict
 from app.responses.answer import Answer, AnswerIdentity
 from app.responses.dispatcher import Dispatcher
-from app.responses.models import Response
-from app.responses.params import shown_params
 from app.responses.prompt import session_key
+from app.responses.rows import TurnRows
 from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
+from app.service.changes import Changed
+from app.service.policy import HandoffPolicy
+from app.service.states import ConversationState
 from app.settings import Settings
 from app.usage.charge import Charge
 from app.usage.limits import Spender
 from app.usage.quotas import QuotaService
-from engine.types import Role, SamplingParams, SessionKey
+from engine.types import Role, SessionKey
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -62,10 +63,16 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """`is_repeat`: it had been accepted before, and nothing new begins."""
+    """`is_repeat`: it had been accepted before, and nothing new begins. `changes` are what it did to who answers."""
 
     accepted: Accepted
-    is_repeat: bool
+    is_repeat: bool = False
+    changes: Sequence[Changed] = ()
+
+
+SaidListener = Callable[[ConversationBody, MessageBody], None]
+ChangedListener = Callable[[Changed], None]
+"""Called on the loop when it is durable. They must not block and must not raise."""
 
 
 class TurnService:
@@ -82,6 +89,7 @@ class TurnService:
         recorder: Recorder,
         hub: Hub,
         live: LiveAnswers,
+        policy: HandoffPolicy,
         *,
         owner: str,
         monotonic: Monotonic,
@@ -96,11 +104,35 @@ class TurnService:
         self._recorder = recorder
         self._hub = hub
         self._live = live
-        self._owner = owner
+        self._policy = policy
+        self._rows = TurnRows(live, owner=owner, now=now)
         self._monotonic = monotonic
         self._now = now
         self._locks = KeyedLocks()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._said_listener: SaidListener | None = None
+        self._changed_listener: ChangedListener | None = None
+
+    def on_said(self, listener: SaidListener) -> None:
+        """Who wants to know of every message of a person, in its conversation as it is then."""
+        self._said_listener = listener
+
+    def on_changed(self, listener: ChangedListener) -> None:
+        """Who tells that it changed who answers, where a message did that."""
+        self._changed_listener = listener
+
+    def holding(self, conversation_id: str) -> AbstractAsyncContextManager[None]:
+        """No turn of the conversation is on its way from its rows to the dispatcher while the block runs."""
+        return self._locks.holding(conversation_id)
+
+    def require_content(self, content: str) -> None:
+        """Raises InvalidInput or PayloadTooLarge for what nobody may say, agents neither."""
+        self._admission.require_content(content)
+
+    async def want_silence(self, session: AsyncSession, conversation_id: str) -> list[str]:
+        """Have every answer of the conversation end, on whatever server, in the unit of work that makes the model silent; which
+        answers those are."""
+        return await queries.want_silence(session, conversation_id)
 
     def sizes(self) -> dict[str, int]:
         """How many entries each registry has; all zero when nobody says anything."""
@@ -125,23 +157,21 @@ class TurnService:
         self._admission.require_content(wanted.content)
 
         async def store(session: AsyncSession, conversation: Conversation, verdict: Verdict) -> NewTurn:
-            if (repeat := await self._said_before(session, conversation.id, wanted)) is not None:
-                return repeat
-            if verdict.refusal is not None:
-                raise verdict.refusal
-            question = await tree.add_message(
-                session,
-                conversation,
-                role=Role.USER,
-                content=wanted.content,
-                parent_id=await self._parent_id(session, conversation, wanted.parent_id),
-                status=MessageStatus.COMPLETED,
-                now=self._now(),
-                client_message_id=wanted.client_message_id,
-            )
-            reply, response = await self._add_answer(session, conversation, question, verdict.sampling, key_id)
+            if (repeat := await self._rows.said_before(session, conversation.id, wanted)) is not None:
+                return NewTurn(repeat, is_repeat=True)
+            changes = await self._policy.person_speaks(session, conversation, wanted.content)
+            refusal = verdict.refusal if self._policy.model_answers(conversation.state) else None
+            if refusal is not None and refusal.code == ENGINE_FAILED:
+                changes += await self._policy.engine_fails(session, conversation, refusal.detail)
+                refusal = refusal if conversation.state == ConversationState.BOT else None
+            if refusal is not None:
+                raise refusal
+            question = await self._rows.add_question(session, conversation, wanted)
+            if verdict.refusal is not None or not self._policy.model_answers(conversation.state):
+                return NewTurn(Accepted(MessageBody.of(question, [], self._live), None), changes=changes)
+            reply, response = await self._rows.add_answer(session, conversation, question, verdict.sampling, key_id)
             message = MessageBody.of(question, [reply.id], self._live)
-            return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
+            return NewTurn(Accepted(message, ResponseBody.accepted(response)), changes=changes)
 
         asked = Asked(wanted.parent_id, wanted.content, wanted.params)
         return await self._accept(
@@ -166,11 +196,16 @@ class TurnService:
                 raise InvalidInput(
                     "expected a parent_id of a user's message, got one of an answer", code="parent_not_a_user_message"
                 )
+            if not self._policy.model_answers(conversation.state):
+                raise Conflict(
+                    f"the model is silent in a conversation in state {conversation.state}",
+                    code="model_is_silent",
+                    members={"state": conversation.state},
+                )
             if verdict.refusal is not None:
                 raise verdict.refusal
-            reply, response = await self._add_answer(session, conversation, question, verdict.sampling, key_id)
-            message = MessageBody.of(reply, [], self._live)
-            return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=False)
+            reply, response = await self._rows.add_answer(session, conversation, question, verdict.sampling, key_id)
+            return NewTurn(Accepted(MessageBody.of(reply, [], self._live), ResponseBody.accepted(response)))
 
         asked = Asked(wanted.parent_id, None, wanted.params)
         return await self._accept(Spender(user_id, key_id), conversation_id, asked, store, idempotent, sender, None)
@@ -192,18 +227,22 @@ class TurnService:
     ) -> NewTurn:
         """Store a turn in one transaction and hand its answer over, whatever becomes of the caller meanwhile."""
         user_id = spender.user_id
-        arrival = self._admission.open_for()
+        arrival = await self._arrival(user_id, conversation_id, asked)
 
         async def accept() -> NewTurn:
             try:
                 async with self._quotas.charging(spender) as charge:
                     return await stored_and_begun(charge)
             finally:
-                self._admission.arrived(arrival)
+                if isinstance(arrival, Arrival):
+                    self._admission.arrived(arrival)
 
         async def stored_and_begun(charge: Charge) -> NewTurn:
             async with self._locks.holding(conversation_id):
-                verdict = await self._admission.judge(user_id, conversation_id, asked, arrival, charge)
+                if isinstance(arrival, Arrival):
+                    verdict = await self._admission.judge(user_id, conversation_id, asked, arrival, charge)
+                else:
+                    verdict = Verdict(refusal=arrival)
                 turn: NewTurn | None = None
                 try:
                     async with self._database.write() as session:
@@ -215,11 +254,11 @@ class TurnService:
                         await self._idempotency.keep(session, idempotent, ACCEPTED, body, conversation.id)
                         conversation_body = ConversationBody.of(conversation)
                 except DatabaseAway:
-                    if turn is None or turn.is_repeat or not await self._is_stored(turn.accepted.response.id):
+                    if turn is None or turn.is_repeat or not await self._is_stored(turn.accepted.message.id):
                         raise
                 if not turn.is_repeat:
                     self._begin(
-                        turn.accepted,
+                        turn,
                         verdict,
                         session_key(user_id, conversation_id),
                         charge,
@@ -234,13 +273,26 @@ class TurnService:
         task.add_done_callback(self._accepted)
         return await asyncio.shield(task)
 
-    async def _is_stored(self, response_id: str) -> bool:
+    async def _arrival(self, user_id: str, conversation_id: str, asked: Asked) -> Arrival | Unavailable:
+        """A place for the answer; why there is none, where a message may go without one. Raises Unavailable otherwise."""
+        try:
+            return self._admission.open_for()
+        except Unavailable as refusal:
+            if refusal.code == DRAINING or asked.content is None:
+                raise
+            async with self._database.read() as session:
+                conversation = await tree.owned_conversation(session, user_id, conversation_id)
+                if not await self._policy.may_be_silent(session, conversation, asked.content, refusal.code):
+                    raise
+            return refusal
+
+    async def _is_stored(self, message_id: str) -> bool:
         """Whether a commit that got no answer was one. Waits until the database can say: a stored turn that nobody hands over
         would wait for its answer for ever."""
         while True:
             try:
                 async with self._database.read() as session:
-                    return await queries.exists(session, response_id)
+                    return await tree.exists(session, message_id)
             except DatabaseAway as away:
                 await asyncio.sleep(away.retry_after_s)
 
@@ -250,79 +302,9 @@ class TurnService:
             # The caller may be gone, and then nobody else would hear of it.
             logger.error("turn_not_accepted", error=str(problem))
 
-    async def _said_before(self, session: AsyncSession, conversation_id: str, wanted: MessageCreate) -> NewTurn | None:
-        """The turn that was accepted under the same client_message_id. Raises Conflict when it was another message."""
-        if wanted.client_message_id is None:
-            return None
-        earlier = await tree.message_by_client_id(session, conversation_id, wanted.client_message_id)
-        if earlier is None:
-            return None
-        if earlier.content != wanted.content or wanted.parent_id not in (UNSET, earlier.parent_id):
-            raise Conflict("another message has this client_message_id already", code="client_message_id_reused")
-        response = await queries.first_response_to(session, earlier.id)
-        message = MessageBody.of(earlier, [response.message_id], self._live)
-        return NewTurn(Accepted(message, ResponseBody.accepted(response)), is_repeat=True)
-
-    async def _parent_id(
-        self, session: AsyncSession, conversation: Conversation, wanted: str | UnsetType | None
-    ) -> str | None:
-        """What a new message follows. Raises NotFound or InvalidInput."""
-        if wanted is UNSET:
-            return conversation.leaf_id
-        if wanted is None:
-            return None
-        parent = await tree.find_message(session, conversation.id, wanted)
-        if parent.role != Role.ASSISTANT:
-            raise InvalidInput(
-                "expected a parent_id of an answer, got one of a user's message", code="parent_not_an_answer"
-            )
-        return parent.id
-
-    async def _add_answer(
-        self,
-        session: AsyncSession,
-        conversation: Conversation,
-        question: Message,
-        sampling: SamplingParams,
-        key_id: str | None,
-    ) -> tuple[Message, Response]:
-        """The rows of an answer that is going to be made: its message, still empty, and the response."""
-        now = self._now()
-        response_id = new_id()
-        reply = await tree.add_message(
-            session,
-            conversation,
-            role=Role.ASSISTANT,
-            content="",
-            parent_id=question.id,
-            status=MessageStatus.QUEUED,
-            now=now,
-            response_id=response_id,
-        )
-        response = Response(
-            id=response_id,
-            conversation_id=conversation.id,
-            parent_id=question.id,
-            message_id=reply.id,
-            ordinal=reply.ordinal,
-            status=MessageStatus.QUEUED,
-            finish_reason=None,
-            params=shown_params(sampling),
-            usage=None,
-            error=None,
-            owner=self._owner,
-            key_id=key_id,
-            created_at=now,
-            started_at=None,
-            ended_at=None,
-        )
-        session.add(response)
-        await session.flush()
-        return reply, response
-
     def _begin(
         self,
-        accepted: Accepted,
+        turn: NewTurn,
         verdict: Verdict,
         session: SessionKey,
         charge: Charge,
@@ -331,7 +313,38 @@ class TurnService:
         sender: Sender | None,
     ) -> None:
         """Everything is durable: tell those who watch, and stand in line. In this order, and without a pause in between."""
-        response = accepted.response
+        answer = self._answer(turn.accepted.response, verdict, session, charge, conversation)
+        follower = None
+        if sender is not None:
+            follower = sender.follower
+            sender.acknowledge(turn.accepted)
+        data = created_data(turn.accepted, client_message_id)
+        self._hub.announce(conversation.id, "message.created", data, beside=follower)
+        if self._said_listener is not None and turn.accepted.message.role is Role.USER:
+            self._said_listener(conversation, turn.accepted.message)
+        self._hub.announce(conversation.id, "conversation.updated", {"conversation": conversation})
+        if self._changed_listener is not None:
+            for change in turn.changes:
+                self._changed_listener(change)
+        if answer is None:
+            return
+        self._hub.open_log(answer.log)
+        if follower is not None:
+            follower.follow(answer.log)
+        charge.keep()
+        self._dispatcher.enqueue(answer)
+
+    def _answer(
+        self,
+        response: ResponseBody | None,
+        verdict: Verdict,
+        session: SessionKey,
+        charge: Charge,
+        conversation: ConversationBody,
+    ) -> Answer | None:
+        """What will be handed to the dispatcher; None where the model is silent."""
+        if response is None:
+            return None
         identity = AnswerIdentity(
             response_id=response.id,
             message_id=response.message_id,
@@ -340,7 +353,7 @@ class TurnService:
             params=response.params,
             created_at=response.created_at,
         )
-        answer = Answer(
+        return Answer(
             identity,
             verdict.sampling,
             session,
@@ -352,19 +365,6 @@ class TurnService:
             monotonic=self._monotonic,
             now=self._now,
         )
-        follower = None
-        if sender is not None:
-            follower = sender.follower
-            sender.acknowledge(accepted)
-        self._hub.announce(
-            conversation.id, "message.created", created_data(accepted, client_message_id), beside=follower
-        )
-        self._hub.announce(conversation.id, "conversation.updated", {"conversation": conversation})
-        self._hub.open_log(answer.log)
-        if follower is not None:
-            follower.follow(answer.log)
-        charge.keep()
-        self._dispatcher.enqueue(answer)
 
 
 def created_data(accepted: Accepted, client_message_id: str | None) -> dict[str, Any]:
@@ -372,6 +372,6 @@ def created_data(accepted: Accepted, client_message_id: str | None) -> dict[str,
     return {
         "message": accepted.message,
         "response": accepted.response,
-        "response_id": accepted.response.id,
+        "response_id": accepted.response and accepted.response.id,
         "client_message_id": client_message_id,
     }

@@ -74,7 +74,9 @@ async def _open(socket: AnySocket, context: AppContext) -> None:
         caller.credential_id,
         context.hub,
         writer,
-        SocketCommands(caller, writer, context.hub, settings, context.conversations, context.turns, context.reader),
+        SocketCommands(
+            caller, writer, context.hub, settings, context.conversations, context.turns, context.reader, context.desk
+        ),
         socket.receive,
         ConnectionLimits(
             frames_per_second=settings.frames_per_second,

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations import tree
-from app.conversations.models import Conversation, ConversationState, Message, MessageStatus
+from app.conversations.models import Conversation, Message, MessageStatus
 from app.database import Database
 from app.identifiers import new_id
+from app.service.states import ConversationState
 from engine.types import Role
 
 MOMENT = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
