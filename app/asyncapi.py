@@ -28,6 +28,8 @@ ANSWERED_WITH: dict[str, list[FrameType]] = {
     "response.cancel": ["conversation.updated"],
     "conversation.subscribe": ["conversation.updated"],
     "conversation.unsubscribe": ["conversation.updated"],
+    "handoff.request": ["conversation.status_changed"],
+    "typing": [],
     "ping": ["pong"],
 }
 """The type of the frame whose `reply_to` is the `id` of the client's. Any may be refused with `error` instead."""

@@ -6,16 +6,18 @@ Pure: no I/O. A new type of `protocol.FrameType` needs a line in `SERVER_DATA`.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from app.conversations.models import MessageStatus
-from app.conversations.schemas import ConversationBody, MessageBody
+from app.conversations.schemas import ConversationBody, MessageBody, PersonBody
 from app.conversations.usage import UsageBody
 from app.realtime.protocol import FrameId, FrameType, ServerFrame
 from app.responses.schemas import ResponseBody
+from app.service.states import Cause, ConversationState
 
 
 class Limits(Struct, forbid_unknown_fields=True, frozen=True):
@@ -47,11 +49,11 @@ class SessionReady(Struct, forbid_unknown_fields=True, frozen=True):
 
 class MessageCreated(Struct, forbid_unknown_fields=True, frozen=True):
     """A message is stored, and its answer begins: the acknowledgement of `message.create` and `response.regenerate`, and news to
-    whoever follows the conversation."""
+    whoever follows the conversation. Without a response the model is silent, or an agent has written."""
 
     message: MessageBody
-    response: ResponseBody
-    response_id: str
+    response: ResponseBody | None
+    response_id: str | None
     client_message_id: str | None
 
 
@@ -121,6 +123,22 @@ class ConversationUpdated(Struct, forbid_unknown_fields=True, frozen=True):
     reason: str | UnsetType = UNSET
 
 
+class StatusChanged(Struct, forbid_unknown_fields=True, frozen=True):
+    """Who answers the conversation now, and since when; also the answer to `handoff.request`. `cause` says what led to it."""
+
+    state: ConversationState
+    agent: PersonBody | None
+    state_since: datetime | None
+    was: ConversationState | UnsetType = UNSET
+    cause: Cause | UnsetType = UNSET
+
+
+class TypingData(Struct, forbid_unknown_fields=True, frozen=True):
+    """Somebody writes in the conversation: an agent, or whom it belongs to (null)."""
+
+    author: PersonBody | None
+
+
 class SessionExpiring(Struct, forbid_unknown_fields=True, frozen=True):
     """What is computed of a conversation is about to leave its tier, in seconds; from the last one it goes for good."""
 
@@ -170,6 +188,8 @@ SERVER_DATA: dict[FrameType, type[Struct]] = {
     "response.failed": ResponseEnded,
     "response.interrupted": ResponseEnded,
     "conversation.updated": ConversationUpdated,
+    "conversation.status_changed": StatusChanged,
+    "typing": TypingData,
     "session.expiring": SessionExpiring,
     "session.closed": SessionClosed,
     "resync_required": ResyncRequired,

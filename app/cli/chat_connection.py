@@ -152,6 +152,8 @@ class ChatConnection:
                         if _answers(frame, request):
                             response_id = _acknowledged(frame)
                             yield frame
+                            if response_id is None:
+                                return
                         continue
                     if frame.get("response_id") != response_id:
                         continue
@@ -239,12 +241,12 @@ def _answers(frame: Frame, request: Frame | None) -> bool:
     return request is not None and frame["reply_to"] == request["id"]
 
 
-def _acknowledged(frame: Frame) -> str:
-    """The response's id in the answer to a request. Raises RequestRefused."""
+def _acknowledged(frame: Frame) -> str | None:
+    """The response's id in the answer to a request; None where the model is silent. Raises RequestRefused."""
     if frame["type"] == "error":
         raise RequestRefused(str(frame["data"].get("message", "the server refused")))
-    response_id = frame.get("response_id") or frame["data"]["response"]["id"]
-    return str(response_id)
+    response_id = frame.get("response_id") or (frame["data"].get("response") or {}).get("id")
+    return None if response_id is None else str(response_id)
 
 
 def _raise_if_final(error: Exception) -> None:

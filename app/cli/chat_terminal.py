@@ -173,6 +173,9 @@ class ChatTerminal:
         match frame["type"]:
             case "message.created" if data["message"]["role"] == "user":
                 self._last_said_id = data["message"]["id"]
+                if data.get("response", {}) is None:
+                    self._screen.notice("Stored. A person answers here, or is waited for; /open shows what they write.")
+                    return True
             case "response.queued":
                 self._screen.progress(f"waiting; place {data['position']} in the queue")
             case "response.in_progress":

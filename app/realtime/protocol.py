@@ -143,10 +143,14 @@ class Unsubscribe(ClientFrame, tag="conversation.unsubscribe", frozen=True, kw_o
 
 
 class HandoffRequest(ClientFrame, tag="handoff.request", frozen=True, kw_only=True):
+    """Ask for a person: the model is silent until one has come and gone. Asking twice changes nothing."""
+
     data: HandoffRequestData
 
 
 class Typing(ClientFrame, tag="typing", frozen=True, kw_only=True):
+    """Something is being written: whoever watches is shown it. Not answered; said again every few seconds while it is so."""
+
     data: ConversationData
 
 

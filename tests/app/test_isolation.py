@@ -29,11 +29,15 @@ WIDGET = "/api/v1/widgets/{widget_id:str}"
 WIDGET_ADMIN = {WIDGET, f"{WIDGET}/secret"}
 """Administrators' too; what is below a widget otherwise is for its visitors, and nothing to anybody else."""
 
+AGENTS = ("/api/v1/inbox", "/api/v1/canned-answers")
+"""What agents may do. To them somebody's conversation with the model is nothing, and canned answers are theirs together."""
+
 CANARY = "the-parrot-is-called-Ferdinand"
 BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/conversations/{conversation_id:str}": {"title": "mine now"},
     "/api/v1/conversations/{conversation_id:str}/messages": {"content": "hello"},
     "/api/v1/conversations/{conversation_id:str}/responses": {"parent_id": new_id()},
+    "/api/v1/inbox/{conversation_id:str}/messages": {"content": "hello"},
     "/api/v1/admin/users/{user_id:str}": {"role": "admin"},
     "/api/v1/admin/users/{user_id:str}/password": {"new_password": "mine from now on"},
     "/api/v1/admin/users/{user_id:str}/retention": {"days": 1},
@@ -78,6 +82,7 @@ async def things_of(client: httpx.AsyncClient, words: str = CANARY) -> dict[str,
         "user_id": (await client.get("/api/v1/me")).json()["id"],
         "persona_name": "terse",
         "widget_id": new_id(),
+        "canned_answer_id": new_id(),
     }
 
 
@@ -106,8 +111,9 @@ async def test_somebody_elses_ids_are_answered_like_ids_that_do_not_exist(runnin
             unknown = {name: new_id() for name in ids}
             foreign_answer = await asked(bob, method, path, ids)
             unknown_answer = await asked(bob, method, path, unknown)
-            is_admins = path.startswith(ADMIN) or path in WIDGET_ADMIN
-            refusal = (403, "forbidden") if is_admins else (404, "not_found")
+            is_closed = path.startswith(ADMIN) or path in WIDGET_ADMIN
+            is_closed = is_closed or (path.startswith(AGENTS) and kind != "an agent")
+            refusal = (403, "forbidden") if is_closed else (404, "not_found")
             bodies = [problem(answer, *refusal) for answer in (foreign_answer, unknown_answer)]
             assert {**bodies[0], "trace_id": ""} == {**bodies[1], "trace_id": ""}, f"{method} {path}"
             assert foreign_answer.headers.keys() == unknown_answer.headers.keys()

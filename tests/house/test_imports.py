@@ -110,6 +110,8 @@ PURE = (
     "app/errors.py",
     "app/identifiers.py",
     "app/realtime/protocol.py",
+    "app/service/keywords.py",
+    "app/service/states.py",
 )
 FRAMEWORKS = ("torch", "asyncio", "litestar", "sqlalchemy", "transformers")
 SQLALCHEMY_FILES = ("models.py", "queries.py", "service.py")

@@ -67,7 +67,7 @@ export function merged(known, incoming) {
 /**
  * The message of an answer that has been accepted and has no text yet.
  *
- * @param {Accepted["response"]} response
+ * @param {NonNullable<Accepted["response"]>} response
  * @returns {Message}
  */
 export function placeholder(response) {

@@ -108,7 +108,7 @@ export interface MessageListing extends Listing<WireMessage> {
 
 export interface Accepted {
   message: WireMessage;
-  response: WireResponse;
+  response: WireResponse | null;
 }
 
 export interface Frame {
