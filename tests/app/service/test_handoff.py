@@ -156,6 +156,7 @@ async def test_a_full_queue_keeps_nobody_from_talking_to_a_person(tmp_path: Path
     async with open_chat(tmp_path, sqlite_url, max_running=1, max_waiting=1, handoff_keywords="human") as chat:
         here, chat.id = chat.id, (await chat.post("conversations", {})).json()["id"]
         await chat.say("busy")
+        await chat.engine.received(1)
         chat.id = here
         problem(await chat.try_to_say("hello"), 503, "queue_full")
         assert (await chat.say("a human, please"))["response"] is None
