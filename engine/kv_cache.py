@@ -12,12 +12,12 @@ A token has as many numbers in each head as the head has dimensions; in 8 bits i
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-import numpy as np
 import torch
 
 from engine.config import PAGE_TOKENS
@@ -25,7 +25,6 @@ from engine.pages import PageId
 
 SCALE_BYTES: Final = 4
 """Of a token's numbers in 8 bits: a float32, see `kernels/cpu/rotate.h`."""
-LINE_BYTES: Final = 64
 
 
 class PageLayout(Enum):
@@ -127,15 +126,17 @@ def clear_after(records: torch.Tensor, places: Sequence[int], num_tokens: Sequen
 
 
 def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros the operating system hands out on first touch: a large cache costs memory only as far as it is used. They begin on a
-    cache line: across two of them, a processor reads a register half as fast.
+    """Zeros the operating system hands out on first touch, on whole cache lines: a large cache costs memory only as far as it is
+    used, in pieces of 2 MiB where there are huge pages. In small ones the first touch of a page in all layers takes longer
+    than what is computed with it: bringing a session of 3,000 tokens back into fresh memory took 11 ms, and 3 into used memory.
 
     Zeros and not whatever was there: a masked value still gets multiplied by 0, and 0 times NaN is NaN.
     """
-    size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.zeros(size + LINE_BYTES, dtype=np.uint8)
-    start = -memory.ctypes.data % LINE_BYTES
-    return torch.from_numpy(memory[start : start + size]).view(dtype).view(shape)
+    size = math.prod(shape) * dtype.itemsize
+    memory = mmap.mmap(-1, max(size, 1))
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=torch.uint8)[:size].view(dtype).view(shape)
 
 
 def _runs(pages: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
