@@ -17,7 +17,7 @@ from app.usage.charge import QuotaExceeded, TooManyAnswers
 from app.usage.limits import Spender
 from app.usage.quotas import QuotaService
 from engine.client import EngineClient
-from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
+from engine.errors import ConstraintRefused, EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
 from engine.types import GenerationRequest
 
 RETRY_DRAINING_S = 5
@@ -53,9 +53,11 @@ class CallAdmission:
         spender: Spender,
         *,
         prompt: str,
+        form: str,
         keep: Keep | None = None,
     ) -> Call:
-        """The call, which the engine has now. `prompt` names the field that it is made of, `keep` stores what comes of it.
+        """The call, which the engine has now. `prompt` names the field that it is made of, `form` the one that says what the
+        answer has to be; `keep` stores what comes of it.
 
         Raises RefusedParameter where it can never be answered, TooManyRequests where the caller has to wait, Unavailable where
         everybody has to.
@@ -75,6 +77,9 @@ class CallAdmission:
             except PromptTooLong as problem:
                 refusal = RefusedParameter(prompt, f"{problem}", code="context_length_exceeded")
                 raise self._counted("prompt_too_long", refusal) from None
+            except ConstraintRefused as problem:
+                field = "tools" if request.constraint is None else form
+                raise RefusedParameter(field, f"{problem}", code="invalid_schema") from None
             except TemplateRefused as problem:
                 raise RefusedParameter(prompt, f"{problem}", code="template_refused") from None
             except QueueFull as full:

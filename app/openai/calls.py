@@ -27,7 +27,7 @@ from app.responses.outcome import STATUS_OF
 from app.usage.late_records import EndedAnswer, LateRecords
 from app.usage.models import MODEL_MAX_CHARS
 from engine.client import EngineClient
-from engine.types import EngineEvent, EngineFailure, Finished, FinishReason, RequestId, TextDelta
+from engine.types import EngineEvent, EngineFailure, Finished, FinishReason, RequestId, TextDelta, ToolCallDelta
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class Calls:
         for event in events:
             if (call := self._calls.get(event.request_id)) is None:
                 continue
-            if isinstance(event, TextDelta):
+            if isinstance(event, TextDelta | ToolCallDelta):
                 call.add(event)
             elif isinstance(event, Finished):
                 self._end(call, event)

@@ -11,13 +11,7 @@ from app.openai.schemas import ChatCompletionCreate
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (),
     "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
-    "tools": ([],),
-    "tool_choice": ("none",),
-    "parallel_tool_calls": (True, False),
     "functions": ([],),
     "function_call": ("none",),
     "modalities": (["text"],),
@@ -40,6 +34,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 def require_supported(wanted: ChatCompletionCreate) -> None:
     """Raises UnsupportedParameter or RefusedParameter for the first field that cannot be as it is."""
     require_neutral(wanted, NEUTRAL)
+    if wanted.top_logprobs is not None and not wanted.logprobs:
+        raise RefusedParameter("top_logprobs", "top_logprobs are only given where logprobs is true")
     options = wanted.stream_options
     if options is not None:
         if not wanted.stream:

@@ -74,6 +74,10 @@ class _Said:
         """The next turn. Lengths go first, so that no two chats read alike."""
         self._add(turn.role.value)
         self._add(turn.text)
+        self._add(turn.tool_call_id or "")
+        for call in turn.tool_calls:
+            for text in ("call", call.id, call.name, call.arguments):
+                self._add(text)
 
     @property
     def key(self) -> bytes:

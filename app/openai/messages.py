@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from app.openai.errors import RefusedParameter, UnsupportedParameter
+from engine.structure import ToolCall
 from engine.types import Role, Turn
 
 MessageRole = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -22,6 +23,7 @@ ROLES: dict[str, Role] = {
     "developer": Role.SYSTEM,
     "user": Role.USER,
     "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
 }
 
 MESSAGES_MAX = 100_000
@@ -40,14 +42,30 @@ class ContentPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     logprobs: Any = None
 
 
+class CalledFunction(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`arguments` is JSON as text, as it was given out."""
+
+    name: str
+    arguments: str
+
+
+class CalledTool(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A call that an earlier answer made."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
 class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One message. `content` is a text, or parts of type text, which are joined."""
+    """One message. `content` is a text, or parts of type text, which are joined; the assistant's may have none where it called
+    tools. A message of the role tool says which call it answers."""
 
     role: MessageRole
     content: str | list[ContentPart] | None = None
     name: str | None = None
     refusal: str | None = None
-    tool_calls: list[Any] | None = None
+    tool_calls: list[CalledTool] | None = None
     tool_call_id: str | None = None
     function_call: Any = None
     audio: Any = None
@@ -72,10 +90,16 @@ def _turn(message: ChatMessage, place: str) -> Turn:
     role = ROLES.get(message.role)
     if role is None:
         raise UnsupportedParameter(f"{place}.role", f"messages of the role {message.role!r} are not supported")
-    for name in ("name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio", "annotations"):
+    for name in ("name", "refusal", "function_call", "audio", "annotations"):
         if getattr(message, name):
             raise UnsupportedParameter(f"{place}.{name}")
-    return Turn(role, joined_text(message.content, f"{place}.content"))
+    if message.tool_calls and role is not Role.ASSISTANT:
+        raise RefusedParameter(f"{place}.tool_calls", "only the assistant calls tools")
+    if (message.tool_call_id is not None) != (role is Role.TOOL):
+        raise RefusedParameter(f"{place}.tool_call_id", "a message has a tool_call_id exactly if its role is tool")
+    calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ())
+    text = "" if calls and message.content is None else joined_text(message.content, f"{place}.content")
+    return Turn(role, text, tool_calls=calls, tool_call_id=message.tool_call_id)
 
 
 def joined_text(content: str | list[ContentPart] | None, place: str) -> str:

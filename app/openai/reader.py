@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 from litestar.types import Receive, Scope, Send
 
-from app.openai.call import Call
+from app.openai.call import Call, Said
 from app.openai.calls import Calls
 from app.openai.completion import failure_of
 from app.openai.errors import ErrorAnswer, error_body
@@ -39,9 +39,9 @@ class Chunks(Protocol):
     """How a stream of one kind is written."""
 
     def opening(self) -> bytes:
-        """What comes before the text."""
+        """What comes before the answer."""
 
-    def text(self, text: str) -> bytes:
+    def more(self, said: Said) -> bytes:
         """More of the answer."""
 
     def ending(self, finished: Finished) -> bytes:
@@ -156,8 +156,8 @@ class StreamReader(Reader):
         await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
         await self.send(send, chunks.opening(), more=True)
         while not self.is_over:
-            text = call.take_text()
-            piece = chunks.text(text) if text else b""
+            said = call.take()
+            piece = chunks.more(said) if said is not None else b""
             if call.finished is not None:
                 ending = chunks.ending if call.has_answer else self._failure
                 await self.send(send, piece + ending(call.finished), more=False)

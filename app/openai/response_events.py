@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from app.openai.call import Call
+from app.openai.call import Call, Said
 from app.openai.errors import ErrorAnswer
+from app.openai.logprobs import token_logprobs
 from app.openai.response_object import FAILURE_CODE, message_id, output_message
 from app.openai.response_schemas import OutputText, ResponseFailure, ResponseObject
 from engine.types import Finished
@@ -32,11 +33,10 @@ class ResponseEvents:
         self._ended = ended
         self._place: dict[str, Any] = {"item_id": message_id(begun.id), "output_index": 0, "content_index": 0}
         self._count = 0
-        place = _encode(self._place)[1:-1]
         self._delta_head = (
             b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta",'
-            + place
-            + b',"logprobs":[],"sequence_number":'
+            + _encode(self._place)[1:-1]
+            + b',"sequence_number":'
         )
 
     def opening(self) -> bytes:
@@ -49,20 +49,22 @@ class ResponseEvents:
             + self._event("response.content_part.added", part=empty.content[0], **self._place)
         )
 
-    def text(self, text: str) -> bytes:
+    def more(self, said: Said) -> bytes:
         """More of the answer."""
+        logprobs = _encode(token_logprobs(said.logprobs)) if said.logprobs else b"[]"
         number = self._next()
-        return self._delta_head + b'%d,"delta":' % number + _encode(text) + b"}\n\n"
+        return self._delta_head + b'%d,"delta":' % number + _encode(said.text) + b',"logprobs":' + logprobs + b"}\n\n"
 
     def ending(self, finished: Finished) -> bytes:
         """Everything behind it."""
-        text, response = self._call.text, self._ended(self._call, finished)
+        response = self._ended(self._call, finished)
+        text, logprobs = self._call.text, token_logprobs(self._call.logprobs)
         status = "completed" if response.status == "completed" else "incomplete"
         return (
-            self._event("response.output_text.done", text=text, logprobs=[], **self._place)
-            + self._event("response.content_part.done", part=OutputText(text=text), **self._place)
+            self._event("response.output_text.done", text=text, logprobs=logprobs, **self._place)
+            + self._event("response.content_part.done", part=OutputText(text=text, logprobs=logprobs), **self._place)
             + self._event(
-                "response.output_item.done", output_index=0, item=output_message(self._begun.id, text, status)
+                "response.output_item.done", output_index=0, item=output_message(self._begun.id, text, status, logprobs)
             )
             + self._event(f"response.{response.status}", response=response)
         )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from app.openai.call import CallIdentity
+from app.openai.call import Call, CallIdentity
+from app.openai.logprobs import TokenLogprobBody, token_logprobs
 from app.openai.response_schemas import (
     OutputMessage,
     OutputText,
     ResponseCreate,
     ResponseFailure,
     ResponseObject,
+    TextConfig,
 )
 from app.openai.usage_body import response_usage
 from engine.types import Finished, FinishReason, SamplingParams
@@ -39,15 +42,20 @@ def begun_response(identity: CallIdentity, wanted: ResponseCreate, sampling: Sam
         previous_response_id=wanted.previous_response_id,
         store=wanted.store is not False,
         temperature=sampling.temperature,
+        text=wanted.text or TextConfig(),
+        top_logprobs=sampling.top_logprobs or 0,
         top_p=sampling.top_p,
         truncation=wanted.truncation or "disabled",
         user=wanted.user,
     )
 
 
-def output_message(response_id: str, text: str, status: str) -> OutputMessage:
+def output_message(
+    response_id: str, text: str, status: str, logprobs: Sequence[TokenLogprobBody] = ()
+) -> OutputMessage:
     """The one message of an answer; its id follows from the response's."""
-    return OutputMessage(id=message_id(response_id), status=status, content=[OutputText(text=text)])
+    content = [OutputText(text=text, logprobs=list(logprobs))]
+    return OutputMessage(id=message_id(response_id), status=status, content=content)
 
 
 def message_id(response_id: str) -> str:
@@ -55,8 +63,9 @@ def message_id(response_id: str) -> str:
     return f"msg_{response_id.removeprefix('resp_')}"
 
 
-def ended_response(begun: ResponseObject, text: str, finished: Finished, ended_at: datetime) -> ResponseObject:
+def ended_response(begun: ResponseObject, call: Call, finished: Finished, ended_at: datetime) -> ResponseObject:
     """As it is answered, stored and shown from now on."""
+    text, logprobs = call.text, token_logprobs(call.logprobs)
     status = STATUS[finished.reason]
     is_whole = finished.reason is FinishReason.STOP
     failure = None
@@ -68,6 +77,6 @@ def ended_response(begun: ResponseObject, text: str, finished: Finished, ended_a
         completed_at=int(ended_at.timestamp()) if is_whole else None,
         error=failure,
         incomplete_details={"reason": "max_output_tokens"} if finished.reason is FinishReason.LENGTH else None,
-        output=[output_message(begun.id, text, "completed" if is_whole else "incomplete")] if text else [],
+        output=[output_message(begun.id, text, "completed" if is_whole else "incomplete", logprobs)] if text else [],
         usage=response_usage(finished.usage),
     )

@@ -10,14 +10,15 @@ from app.openai.errors import RefusedParameter, UnsupportedParameter
 from app.openai.messages import ROLES, joined_text
 from app.openai.response_schemas import InputItem, ResponseCreate
 from app.openai.sampling import require_neutral
+from app.openai.structure import schema_text
 from app.text import require_storable
+from engine.structure import Constraint, JsonObject, JsonSchema
 from engine.types import Role, Turn
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "background": (False,),
     "conversation": (),
     "context_management": ([],),
-    "include": ([],),
     "max_tool_calls": (),
     "moderation": (),
     "parallel_tool_calls": (True, False),
@@ -28,10 +29,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "safety_identifier": (),
     "service_tier": ("auto", "default"),
     "stream_options": ({}, {"include_obfuscation": False}),
-    "text": ({}, {"format": {"type": "text"}}),
     "tool_choice": ("auto", "none"),
     "tools": ([],),
-    "top_logprobs": (0,),
 }
 """Fields that are not supported, each with the values that change nothing; null is one of them everywhere."""
 
@@ -41,6 +40,29 @@ def require_supported(wanted: ResponseCreate) -> None:
     require_neutral(wanted, NEUTRAL)
     for name in ("instructions", "user"):
         _require_storable(getattr(wanted, name) or "", name)
+
+
+def top_logprobs_of(wanted: ResponseCreate) -> int | None:
+    """None where nobody wants to know how likely the tokens were. Raises RefusedParameter."""
+    if wanted.include:
+        return wanted.top_logprobs or 0
+    if wanted.top_logprobs:
+        raise RefusedParameter(
+            "top_logprobs", "top_logprobs are only given where include has message.output_text.logprobs"
+        )
+    return None
+
+
+def constraint_of(wanted: ResponseCreate) -> Constraint | None:
+    """What the text is held to. Raises RefusedParameter."""
+    form = wanted.text.format if wanted.text is not None else None
+    if form is None or form.type == "text":
+        return None
+    if form.type == "json_object":
+        return JsonObject()
+    if form.schema is None or form.name is None:
+        raise RefusedParameter("text.format.schema", "expected a name and a schema for the type json_schema")
+    return JsonSchema(schema_text(form.schema))
 
 
 def turns_of(given: str | Sequence[InputItem]) -> tuple[Turn, ...]:

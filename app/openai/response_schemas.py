@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from app.openai.logprobs import TokenLogprobBody
 from app.openai.messages import MESSAGES_MAX, ContentPart
 from app.openai.models import ID_MAX_CHARS
 from app.openai.schemas import SampledRequest, Tokens
+from app.openai.structure import FunctionName
 from app.text import STORABLE_PATTERN
 
 MetadataKey = Annotated[str, Meta(max_length=64, pattern=STORABLE_PATTERN)]
@@ -30,6 +32,23 @@ class InputItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 Items = Annotated[list[InputItem], Meta(min_length=1, max_length=MESSAGES_MAX)]
 
 
+class TextFormat(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """`text`: anything. `json_object`: one JSON object. `json_schema`: JSON that the schema accepts."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: FunctionName | None = None
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """What the text of an answer has to be."""
+
+    format: TextFormat = msgspec.field(default_factory=lambda: TextFormat("text"))
+    verbosity: Literal["medium"] | None = None
+
+
 class ResponseCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """What is asked for. `previous_response_id` goes on from a response that was stored; `instructions` are for this one only."""
 
@@ -42,11 +61,13 @@ class ResponseCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw
     max_output_tokens: Tokens | None = None
     metadata: Annotated[dict[MetadataKey, MetadataText], Meta(max_length=16)] | None = None
     truncation: Literal["auto", "disabled"] | None = None
+    text: TextConfig | None = None
+    include: list[Literal["message.output_text.logprobs"]] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     # Refused unless they say what happens anyway.
     background: Any = None
     conversation: Any = None
     context_management: Any = None
-    include: Any = None
     max_tool_calls: Any = None
     moderation: Any = None
     parallel_tool_calls: Any = None
@@ -57,17 +78,15 @@ class ResponseCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw
     safety_identifier: Any = None
     service_tier: Any = None
     stream_options: Any = None
-    text: Any = None
     tool_choice: Any = None
     tools: Any = None
-    top_logprobs: Any = None
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["output_text"] = "output_text"
     text: str
     annotations: list[Any] = []
-    logprobs: list[Any] = []
+    logprobs: list[TokenLogprobBody] = []
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,14 +131,6 @@ class NoReasoning(msgspec.Struct, frozen=True):
     summary: None = None
 
 
-class TextFormat(msgspec.Struct, frozen=True):
-    type: Literal["text"] = "text"
-
-
-class TextConfig(msgspec.Struct, frozen=True):
-    format: TextFormat = TextFormat()
-
-
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response while it is made and when it has ended."""
 
@@ -145,7 +156,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     service_tier: str = "default"
     store: bool
     temperature: float
-    text: TextConfig = TextConfig()
+    text: TextConfig
     tool_choice: str = "auto"
     tools: list[Any] = []
     top_logprobs: int = 0

@@ -27,7 +27,7 @@ from app.openai.models import StoredResponse
 from app.openai.namespaces import namespace_of
 from app.openai.queries import Owner
 from app.openai.response_object import begun_response, ended_response
-from app.openai.response_request import require_supported, turns_of
+from app.openai.response_request import constraint_of, require_supported, top_logprobs_of, turns_of
 from app.openai.response_schemas import ResponseCreate, ResponseObject
 from app.openai.sampling import sampling_of
 from app.responses.token_ids import packed_token_ids, unpacked_token_ids
@@ -97,7 +97,9 @@ class Responses:
         require_supported(wanted)
         said = turns_of(wanted.input)
         speaker = await self._names.speaker(wanted.model)
-        sampling = sampling_of(wanted, wanted.max_output_tokens, self._settings, speaker.params)
+        sampling = sampling_of(
+            wanted, wanted.max_output_tokens, self._settings, speaker.params, top_logprobs=top_logprobs_of(wanted)
+        )
         history: list[Turn] = []
         number = new_id()
         response_id = root_id = f"resp_{number.replace('-', '')}"
@@ -115,6 +117,7 @@ class Responses:
             session=session,
             persona=speaker.persona,
             priority=Priority.BOT,
+            constraint=constraint_of(wanted),
             context_policy=ContextPolicy.DROP_OLDEST_TURNS if wanted.truncation == "auto" else ContextPolicy.ERROR,
         )
         identity = CallIdentity(
@@ -145,13 +148,13 @@ class Responses:
 
         spender = Spender(caller.user_id, caller.key_id, speaker.persona)
         call = await self._admission.begin(
-            identity, request, spender, prompt="input", keep=keep if begun.store else None
+            identity, request, spender, prompt="input", form="text.format", keep=keep if begun.store else None
         )
         return Beginning(call, begun)
 
     def ended(self, begun: ResponseObject, call: Call, finished: Finished) -> ResponseObject:
         """As it has ended."""
-        return ended_response(begun, call.text, finished, self._now())
+        return ended_response(begun, call, finished, self._now())
 
     async def get(self, caller: Identity, response_id: str) -> bytes:
         """A stored response as it was answered, in JSON. Raises NotFound."""

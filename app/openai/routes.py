@@ -52,7 +52,7 @@ async def create_chat_completion(
     if not data.stream:
         return WholeReader(call, reading, whole_completion)
     include_usage = data.stream_options is not None and bool(data.stream_options.include_usage)
-    return StreamReader(call, reading, ChatChunks(call.identity, include_usage=include_usage))
+    return StreamReader(call, reading, ChatChunks(call, include_usage=include_usage))
 
 
 def _reading(

@@ -7,6 +7,7 @@ what happens without it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -36,9 +37,15 @@ def require_neutral(wanted: msgspec.Struct, neutral: Mapping[str, tuple[Any, ...
 
 
 def sampling_of(
-    wanted: SampledRequest, max_tokens: int | None, settings: Settings, defaults: Mapping[str, Any] | None = None
+    wanted: SampledRequest,
+    max_tokens: int | None,
+    settings: Settings,
+    defaults: Mapping[str, Any] | None = None,
+    *,
+    top_logprobs: int | None = None,
 ) -> SamplingParams:
-    """All parameters: what the request says, then what the persona says, and the server's settings for the rest.
+    """All parameters: what the request says, then what the persona says, and the server's settings for the rest. With
+    `top_logprobs`, 0 too, each token comes with how likely it was.
 
     Raises RefusedParameter for those that contradict each other.
     """
@@ -58,7 +65,7 @@ def sampling_of(
         ignore_eos=wanted.ignore_eos,
     )
     try:
-        return sampling_params(params, settings, defaults)
+        return replace(sampling_params(params, settings, defaults), top_logprobs=top_logprobs)
     except InvalidInput as problem:
         name = "min_tokens" if "min_tokens" in problem.detail else "stop"
         raise RefusedParameter(name, problem.detail) from None

@@ -6,12 +6,13 @@ refused by its name (`app.openai.sampling`). One that is not declared is refused
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from app.openai.messages import Messages
+from app.openai.structure import ChatTools, NamedTool, ResponseFormat
 
 TOKENS_MAX = 1_000_000
 USER_MAX_CHARS = 512
@@ -55,15 +56,15 @@ class ChatCompletionCreate(SampledRequest, forbid_unknown_fields=True, frozen=Tr
     stream_options: StreamOptions | None = None
     max_tokens: Tokens | None = None
     max_completion_tokens: Tokens | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: ChatTools | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
     # Refused unless they say what happens anyway.
     n: Any = None
-    logprobs: Any = None
-    top_logprobs: Any = None
     logit_bias: Any = None
-    response_format: Any = None
-    tools: Any = None
-    tool_choice: Any = None
-    parallel_tool_calls: Any = None
     functions: Any = None
     function_call: Any = None
     modalities: Any = None
@@ -104,16 +105,32 @@ class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
     kvasir: dict[str, Any] = {}
 
 
+class FunctionCallBody(msgspec.Struct, frozen=True):
+    """`arguments` is JSON as text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallBody(msgspec.Struct, frozen=True):
+    id: str
+    function: FunctionCallBody
+    type: str = "function"
+
+
 class AnswerMessage(msgspec.Struct, frozen=True):
+    """`content` is null where nothing was said but tools were called."""
+
     role: str
-    content: str
+    content: str | None
     refusal: None = None
+    tool_calls: list[ToolCallBody] | UnsetType = UNSET
 
 
 class Choice(msgspec.Struct, frozen=True):
     index: int
     message: AnswerMessage
-    logprobs: None
+    logprobs: dict[str, Any] | None
     finish_reason: str
 
 

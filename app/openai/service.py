@@ -18,6 +18,7 @@ from app.openai.model_names import ModelNames, fingerprint_of
 from app.openai.namespaces import namespace_of
 from app.openai.sampling import sampling_of
 from app.openai.schemas import ChatCompletionCreate
+from app.openai.structure import constraint_of, require_told, tools_of
 from app.settings import Settings
 from app.usage.limits import Spender
 from engine.types import GenerationRequest, Priority, RequestId
@@ -40,7 +41,15 @@ class ChatCompletions:
         require_supported(wanted)
         turns = turns_of(wanted.messages)
         speaker = await self._names.speaker(wanted.model)
-        sampling = sampling_of(wanted, max_tokens_of(wanted), self._settings, speaker.params)
+        require_told(turns, "messages", speaker.model)
+        top_logprobs = (wanted.top_logprobs or 0) if wanted.logprobs else None
+        sampling = sampling_of(wanted, max_tokens_of(wanted), self._settings, speaker.params, top_logprobs=top_logprobs)
+        tools = tools_of(
+            [tool.function for tool in wanted.tools or ()],
+            wanted.tool_choice,
+            parallel=wanted.parallel_tool_calls,
+            model=speaker.model,
+        )
         namespace = namespace_of(caller, wanted.user)
         number = new_id()
         request = GenerationRequest(
@@ -51,6 +60,8 @@ class ChatCompletions:
             session=session,
             persona=speaker.persona,
             priority=Priority.BOT,
+            constraint=constraint_of(wanted.response_format),
+            tools=tools,
         )
         identity = CallIdentity(
             id=f"chatcmpl-{number}",
@@ -60,4 +71,4 @@ class ChatCompletions:
             credential_id=caller.credential_id,
         )
         spender = Spender(caller.user_id, caller.key_id, speaker.persona)
-        return await self._admission.begin(identity, request, spender, prompt="messages")
+        return await self._admission.begin(identity, request, spender, prompt="messages", form="response_format")

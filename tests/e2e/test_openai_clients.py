@@ -126,6 +126,40 @@ def test_a_seed_makes_an_answer_repeatable_and_a_persona_speaks(served: Served, 
     assert say() == say()
 
 
+def test_an_answer_is_the_json_that_a_schema_asks_for_and_says_how_likely_it_was(
+    served: Served, client: OpenAI
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"colour": {"enum": ["red", "green"]}, "number": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["colour", "number"],
+        "additionalProperties": False,
+    }
+    answer = client.chat.completions.create(
+        model=served.model,
+        messages=[{"role": "user", "content": "Choose a colour and a number."}],
+        max_tokens=60,
+        logprobs=True,
+        top_logprobs=2,
+        response_format={"type": "json_schema", "json_schema": {"name": "choice", "schema": schema, "strict": True}},
+    )
+    (choice,) = answer.choices
+    found = json.loads(choice.message.content or "")
+    assert found["colour"] in ("red", "green")
+    assert 1 <= found["number"] <= 9
+    assert choice.logprobs is not None
+    entries = choice.logprobs.content or []
+    assert b"".join(bytes(entry.bytes or []) for entry in entries).decode().startswith(choice.message.content or "?")
+    assert all(entry.logprob <= 0 and len(entry.top_logprobs) == 2 for entry in entries)
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(
+            model=served.model,
+            messages=[{"role": "user", "content": "Hi"}],
+            response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "fruit"}}},
+        )
+    assert (refused.value.code, refused.value.param) == ("invalid_schema", "response_format")
+
+
 def test_errors_are_the_clients_own(served: Served, client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Hi"}])

@@ -58,7 +58,8 @@ def test_every_field_is_either_used_or_refused() -> None:
     used = {
         *("model", "messages", "stream", "stream_options", "user", "max_tokens", "max_completion_tokens"),
         *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-        *("seed", "stop", "min_tokens", "ignore_eos"),
+        *("seed", "stop", "min_tokens", "ignore_eos", "logprobs", "top_logprobs", "response_format"),
+        *("tools", "tool_choice", "parallel_tool_calls"),
     }
     assert used | NEUTRAL.keys() == KNOWN
     assert not used & NEUTRAL.keys()
@@ -80,11 +81,14 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"stop": ""}, "stop", "invalid_value"),
     ({"n": 2}, "n", "unsupported_parameter"),
     ({"n": True}, "n", "unsupported_parameter"),
-    ({"logprobs": True}, "logprobs", "unsupported_parameter"),
-    ({"top_logprobs": 0}, "top_logprobs", "unsupported_parameter"),
-    ({"tools": [{"type": "function"}]}, "tools", "unsupported_parameter"),
-    ({"tool_choice": "auto"}, "tool_choice", "unsupported_parameter"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
+    ({"top_logprobs": 3}, "top_logprobs", "invalid_value"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "invalid_value"),
+    ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name", "invalid_value"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_parameter"),
+    ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+    ({"response_format": {"type": "xml"}}, "response_format.type", "invalid_value"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "invalid_value"),
     ({"logit_bias": {"1": 5}}, "logit_bias", "unsupported_parameter"),
     ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
     (
@@ -102,14 +106,14 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "robot", "content": "hello"}]}, "messages[0].role", "invalid_value"),
     (
         {"messages": [{"role": "tool", "content": "7", "tool_call_id": "a"}]},
-        "messages[0].role",
+        "messages[0]",
         "unsupported_parameter",
     ),
     ({"messages": [{**user("hello"), "name": "ann"}]}, "messages[0].name", "unsupported_parameter"),
     (
         {"messages": [user("a"), {**assistant(""), "tool_calls": [{}]}, user("b")]},
-        "messages[1].tool_calls",
-        "unsupported_parameter",
+        "messages[1].tool_calls[0].id",
+        "invalid_value",
     ),
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},

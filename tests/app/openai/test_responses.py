@@ -189,7 +189,9 @@ REFUSED: list[tuple[Body, str, str]] = [
     ({"tools": [{"type": "web_search"}]}, "tools", "unsupported_parameter"),
     ({"background": True}, "background", "unsupported_parameter"),
     ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
-    ({"include": ["file_search_call.results"]}, "include", "unsupported_parameter"),
+    ({"include": ["file_search_call.results"]}, "include[0]", "invalid_value"),
+    ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
+    ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema", "invalid_value"),
     ({"reasoning": {"effort": "high"}}, "reasoning", "unsupported_parameter"),
     ({"n": 2}, "n", "unknown_parameter"),
     ({"max_tokens": 2}, "max_tokens", "unknown_parameter"),
@@ -218,7 +220,7 @@ def test_every_field_is_either_used_or_refused() -> None:
     used = {
         *("model", "input", "instructions", "previous_response_id", "store", "stream", "max_output_tokens", "metadata"),
         *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-        *("seed", "stop", "min_tokens", "ignore_eos", "user", "truncation"),
+        *("seed", "stop", "min_tokens", "ignore_eos", "user", "truncation", "text", "include", "top_logprobs"),
     }
     assert used | NEUTRAL.keys() == {field.name for field in msgspec.structs.fields(ResponseCreate)}
     assert not used & NEUTRAL.keys()
