@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from app.openapi import openapi_config
 from app.operations import health, server_routes, stats_routes
 from app.operations.metrics import Metrics
 from app.operations.requests import FailureLog, RequestLog
-from app.operations.routes import metrics_route
+from app.operations.routes import metrics_exposition
 from app.operations.tracing import NoTracing, Tracing
 from app.personas import routes as personas
 from app.responses import routes as responses
@@ -66,19 +67,59 @@ def create_app(
     web_folder: Path = web.WEB_FOLDER,
 ) -> Litestar:
     """One server process's application. Nothing happens until its lifespan begins. `origins` says where settings come from."""
+    application = build_routes(settings, web_folder)
+    run_with(
+        application,
+        settings,
+        engine,
+        origins=origins,
+        passwords=passwords,
+        tracing=tracing,
+        now=now,
+        monotonic=monotonic,
+    )
+    return application
 
+
+def run_with(
+    application: Litestar,
+    settings: Settings,
+    engine: EngineClient,
+    *,
+    origins: Mapping[str, str] | None = None,
+    passwords: Passwords | None = None,
+    tracing: Tracing | None = None,
+    now: Now = utc_now,
+    monotonic: Monotonic = time.monotonic,
+) -> None:
+    """Decide what the routes' next life is lived with. One life may follow another: the routes keep nothing of it."""
     metrics = Metrics(engine.stats, monotonic)
     tracing = tracing or NoTracing()
+    application.state.open_context = partial(
+        open_context,
+        settings,
+        engine,
+        metrics,
+        tracing,
+        origins=origins,
+        passwords=passwords,
+        now=now,
+        monotonic=monotonic,
+    )
+    routed = application.asgi_handler
+    inner = routed.app if isinstance(routed, RequestLog) else routed
+    application.asgi_handler = RequestLog(inner, metrics, tracing, monotonic)
 
-    @asynccontextmanager
-    async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        parts = open_context(
-            settings, engine, metrics, tracing, origins=origins, passwords=passwords, now=now, monotonic=monotonic
-        )
-        async with parts as context:
-            app.state.context = context
-            yield
 
+@asynccontextmanager
+async def _lifespan(app: Litestar) -> AsyncIterator[None]:
+    async with app.state.open_context() as context:
+        app.state.context = context
+        yield
+
+
+def build_routes(settings: Settings, web_folder: Path) -> Litestar:
+    """All routes. This takes a while, and of the settings it reads only what is the same for every life of them."""
     api = Router(
         "/api/v1",
         middleware=[AuthenticationMiddleware()],
@@ -109,11 +150,11 @@ def create_app(
             oidc.router(),
             open_socket,
             health.router(),
-            metrics_route(metrics),
+            metrics_exposition,
             script.router(web_folder),
             web.router(web_folder),
         ],
-        lifespan=[lifespan],
+        lifespan=[_lifespan],
         dependencies={field.name: _from_context(field.name) for field in fields(AppContext)},
         exception_handlers=handlers_by_surface(),
         openapi_config=openapi_config(web_folder),
@@ -122,8 +163,7 @@ def create_app(
         request_max_body_size=settings.message_max_bytes + JSON_OVERHEAD_BYTES,
         logging_config=FailureLog(),
     )
-    cors = WidgetCors(application.asgi_handler, lambda: application.state.context.widgets)
-    application.asgi_handler = RequestLog(cors, metrics, tracing, monotonic)
+    application.asgi_handler = WidgetCors(application.asgi_handler, lambda: application.state.context.widgets)
     return application
 
 

@@ -1,6 +1,6 @@
 """The outermost layer of the app: gives every request its id, logs it in one line and counts it.
 
-`create_app` puts it around Litestar's own handler, so that requests which find no route are seen as well:
+`run_with` puts it around Litestar's own handler, so that requests which find no route are seen as well:
 
     application.asgi_handler = RequestLog(application.asgi_handler, metrics, tracing)
 
@@ -44,7 +44,7 @@ class RequestLog:
     def __init__(
         self, app: ASGIApp, metrics: Metrics, tracing: Tracing, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._app = app
+        self.app = app
         self._metrics = metrics
         self._tracing = tracing
         self._clock = clock
@@ -73,7 +73,7 @@ class RequestLog:
         try:
             with self._tracing.request(method, scope["headers"], scope["state"]["trace_id"]) as span:
                 try:
-                    await self._app(scope, receive, sending)
+                    await self.app(scope, receive, sending)
                 finally:
                     span.answered(scope.get("path_template") or UNMATCHED, status)
         finally:
@@ -101,7 +101,7 @@ class RequestLog:
         try:
             with self._tracing.request("WEBSOCKET", scope["headers"], scope["state"]["trace_id"]) as span:
                 try:
-                    await self._app(scope, receiving, sending)
+                    await self.app(scope, receiving, sending)
                 finally:
                     span.answered(scope.get("path_template") or UNMATCHED, code or 0)
         finally:

@@ -15,11 +15,11 @@ from litestar import Litestar
 
 from app.accounts.models import UserRole
 from app.accounts.passwords import Passwords
-from app.asgi import create_app
 from app.context import AppContext
 from app.operations.tracing import Tracing
 from app.settings import Settings
 from engine.client import EngineClient
+from tests.support.applications import application
 from tests.support.clock import SteppedClock
 from tests.support.fake_engine import FakeEngine
 
@@ -83,18 +83,11 @@ async def running_app(
     passwords = quick_passwords()
     try:
         chosen = Settings(data=data, database_url=database_url, **{"titles": "message", **settings})
-        app = create_app(
-            chosen,
-            engine,
-            origins=origins,
-            passwords=passwords,
-            tracing=tracing,
-            now=clock.now,
-            monotonic=clock.monotonic,
-            web_folder=web_folder or data / "no pages",
-        )
-        async with _lifespan_in_one_task(app):
-            yield RunningApp(app, engine, clock)
+        parts = {"origins": origins, "passwords": passwords, "tracing": tracing}
+        times = {"now": clock.now, "monotonic": clock.monotonic}
+        with application(chosen, engine, web_folder=web_folder, **parts, **times) as app:
+            async with _lifespan_in_one_task(app):
+                yield RunningApp(app, engine, clock)
     finally:
         passwords.close()
 

@@ -16,12 +16,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from app.accounts.models import UserRole
-from app.asgi import create_app
 from app.context import AppContext
 from app.operations.tracing import Tracing
 from app.realtime.protocol import TERMINAL_TYPES
 from app.server import Server
 from app.settings import Settings
+from tests.support.applications import application
 from tests.support.client import PASSWORD, quick_passwords
 from tests.support.described_frames import require_described
 from tests.support.fake_engine import FakeEngine
@@ -230,18 +230,20 @@ async def live_server(
     engine = engine or FakeEngine(delay_s=0.001)
     passwords = quick_passwords()
     chosen = Settings(data=data, database_url=database_url, port=0, **{"titles": "message", **settings})
-    app = create_app(chosen, engine, passwords=passwords, tracing=tracing, web_folder=data / "no pages")
-    server = Server(app, chosen)
-    serving = asyncio.create_task(server.serve())
     try:
-        await eventually(lambda: server.started or serving.done())
-        if serving.done():
-            serving.result()
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield LiveServer(server, app.state.context, engine, f"http://127.0.0.1:{port}")
+        with application(chosen, engine, passwords=passwords, tracing=tracing) as app:
+            server = Server(app, chosen)
+            serving = asyncio.create_task(server.serve())
+            try:
+                await eventually(lambda: server.started or serving.done())
+                if serving.done():
+                    serving.result()
+                port = server.servers[0].sockets[0].getsockname()[1]
+                yield LiveServer(server, app.state.context, engine, f"http://127.0.0.1:{port}")
+            finally:
+                server.should_exit = True
+                await serving
     finally:
-        server.should_exit = True
-        await serving
         passwords.close()
 
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 import structlog
 from litestar import Litestar, get, post
+from litestar.di import Provide
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath, JSONBody
 
@@ -19,7 +20,7 @@ from app.errors import Unavailable
 from app.operations.logging import configure_logging, current_trace_id
 from app.operations.metrics import CONTENT_TYPE, Metrics
 from app.operations.requests import FailureLog, RequestLog
-from app.operations.routes import metrics_route
+from app.operations.routes import metrics_exposition
 from app.operations.tracing import NoTracing
 from app.settings import Settings
 from engine.types import EngineState, EngineStats
@@ -63,7 +64,12 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def client(metrics: Metrics) -> httpx.AsyncClient:
-    app = Litestar([read_thing, broken, metrics_route(metrics)], logging_config=FailureLog(), openapi_config=None)
+    app = Litestar(
+        [read_thing, broken, metrics_exposition],
+        dependencies={"metrics": Provide(lambda: metrics, sync_to_thread=False)},
+        logging_config=FailureLog(),
+        openapi_config=None,
+    )
     app.asgi_handler = RequestLog(app.asgi_handler, metrics, NoTracing())
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
     return httpx.AsyncClient(transport=transport, base_url="http://test")
