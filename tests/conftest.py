@@ -25,7 +25,26 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # And those of a test that asks for more should not spin while they wait.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+LONGEST_FIRST = [
+    "tests/e2e/test_kill.py",
+    "tests/e2e/browser/test_random_moments.py",
+    "tests/app/test_openapi_fuzz.py",
+    "tests/laws/test_planted_bugs.py",
+    "tests/laws/test_exact.py",
+    "tests/laws/test_random_operations.py",
+    "tests/engine/model/test_quantised_decoder.py",
+    "tests/e2e/test_kv_on_disk.py",
+    "tests/app/cli/test_commands.py",
+    "tests/app/cli/test_chat.py",
+]
+"""Several processes take one file after the other. What takes long begins first, so that none is left with it at the end."""
+
 BACKENDS = [pytest.param("sqlite"), pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
 
 
 @pytest.fixture(scope="session")

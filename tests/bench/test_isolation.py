@@ -10,7 +10,7 @@ import pytest
 from tests.bench.isolation import mann_whitney_p, probe
 from tests.support.tiny_llama import write_folder
 
-PROBES = 300
+PROBES = 200
 ATTEMPTS = 3
 """Even where there is nothing to tell apart, one run in twenty has a p below 0.05: of three such runs one is enough."""
 

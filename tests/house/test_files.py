@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+from tests.conftest import LONGEST_FIRST
 from tests.house.source import ROOMS, ROOT, files, modules
 
 LONGEST_FILE = 400
@@ -80,3 +81,7 @@ def test_no_error_is_swallowed_whole() -> None:
                 if node.type is None or name in ("Exception", "BaseException"):
                     swallowing.append(f"{path}:{node.lineno}")
     assert swallowing == []
+
+
+def test_the_test_files_that_begin_first_are_there() -> None:
+    assert [name for name in LONGEST_FIRST if not (ROOT / name).is_file()] == []

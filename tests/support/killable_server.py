@@ -13,15 +13,20 @@ import threading
 from multiprocessing.connection import Connection
 
 import msgspec
+from litestar import Litestar
 
-from app.asgi import create_app
+from app.asgi import build_routes, run_with
 from app.server import Server
 from app.settings import Settings
+from tests.support.applications import NO_PAGES
 from tests.support.client import quick_passwords
 from tests.support.fake_engine import FakeEngine
 from tests.support.scripts import numbered_script
 
 PATIENCE_S = 30
+
+PREPARED: list[Litestar] = []
+"""Routes that the fork server has made, so that no process has to; `prepared_routes` puts them here."""
 
 
 class KillableServer:
@@ -29,7 +34,7 @@ class KillableServer:
 
     def __init__(self, settings: Settings, *, words: int, delay_s: float) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
+        context.set_forkserver_preload(["tests.support.prepared_routes"])
         self._news, theirs = context.Pipe(duplex=False)
         self._process = context.Process(target=_serve, args=(settings, words, delay_s, theirs), daemon=True)
         self._process.start()
@@ -68,7 +73,8 @@ def _serve(settings: Settings, words: int, delay_s: float, news: Connection) -> 
 async def _life(settings: Settings, listener: socket.socket, words: int, delay_s: float, news: Connection) -> None:
     passwords = quick_passwords()
     engine = FakeEngine(delay_s=delay_s, answer=lambda request: numbered_script(words), context_tokens=1_000_000)
-    app = create_app(settings, engine, passwords=passwords, web_folder=settings.data / "no pages")
+    app = PREPARED[0] if PREPARED else build_routes(settings, NO_PAGES)
+    run_with(app, settings, engine, passwords=passwords)
 
     class Telling(Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

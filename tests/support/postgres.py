@@ -1,5 +1,5 @@
 """A PostgreSQL of the tests' own: started from the installed binaries in a temporary folder, reachable over a socket file only,
-and gone at the end. Nothing of the machine's own databases is touched."""
+and gone at the end, also when the tests are killed. Nothing of the machine's own databases is touched."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psycopg
 from sqlalchemy import make_url
+
+from tests.support.last_will import LastWill
 
 # Nothing here has to survive a power cut, so nothing waits for the disk.
 SETTINGS = [
@@ -40,13 +42,17 @@ class PostgresCluster:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="kvasir-pg-"))
+        # PostgreSQL refuses to run as root.
+        self._owner = "postgres" if os.geteuid() == 0 else None
         self._count = 0
+        self._will: LastWill | None = None
 
     def start(self) -> None:
         """Make the cluster and start it; returns when it answers."""
-        if os.geteuid() == 0:
-            # PostgreSQL refuses to run as root.
-            shutil.chown(self._folder, "postgres", "postgres")
+        if self._owner is not None:
+            shutil.chown(self._folder, self._owner, self._owner)
+        stop_and_remove = '"$1" -D "$2/data" -m immediate -w stop; rm -rf "$2"'
+        self._will = LastWill(stop_and_remove, str(binaries() / "pg_ctl"), str(self._folder), owner=self._owner)
         self._run(
             "initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
         )
@@ -61,8 +67,8 @@ class PostgresCluster:
 
     def stop(self) -> None:
         """End it and remove its folder."""
-        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
-        shutil.rmtree(self._folder)
+        assert self._will is not None
+        self._will.execute()
 
     def create_database(self, template: str = "template1") -> str:
         """A new database, and its URL."""
@@ -93,11 +99,16 @@ class PostgresCluster:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(binaries() / program), *arguments]
-        owner = "postgres" if os.geteuid() == 0 else None
         # Into a file and not a pipe: the server inherits it and would keep a pipe open.
         with tempfile.TemporaryFile() as output:
             finished = subprocess.run(
-                command, user=owner, group=owner, cwd="/", stdout=output, stderr=subprocess.STDOUT, check=False
+                command,
+                user=self._owner,
+                group=self._owner,
+                cwd="/",
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
             )
             output.seek(0)
             if finished.returncode != 0:

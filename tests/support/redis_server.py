@@ -10,6 +10,8 @@ import time
 
 import redis
 
+from tests.support.last_will import LastWill
+
 PATIENCE_S = 30
 
 
@@ -20,6 +22,7 @@ class RedisServer:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.port = taken.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
+        self._will: LastWill | None = None
 
     @property
     def url(self) -> str:
@@ -31,6 +34,7 @@ class RedisServer:
         self._process = subprocess.Popen(
             [*command, "--dir", tempfile.gettempdir()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        self._will = LastWill('kill -9 "$1"', str(self._process.pid))
         deadline = time.monotonic() + PATIENCE_S
         with self.client() as client:
             while True:
@@ -46,8 +50,8 @@ class RedisServer:
     def stop(self) -> None:
         """kill -9. Idempotent."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.kill()
+            assert self._will is not None
+            self._will.execute()
             self._process.wait(PATIENCE_S)
             self._process = None
 
