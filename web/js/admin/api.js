@@ -2,7 +2,7 @@
  * The administrators' routes, one method per route, over the same `Api` as the chat. Raises Refusal or Unreachable.
  *
  * @import { Api } from "../api.js"
- * @import { Account, ApiKey, AuditEntry, Drain, LiveSession, Page, Persona, PersonaVersion, Quota, Retention, Server, UsageItem, UsageTotals } from "./wire.d.ts"
+ * @import { Account, ApiKey, AuditEntry, Drain, LiveSession, Page, Persona, PersonaVersion, Quota, Retention, Server, UsageItem, UsageTotals, Widget } from "./wire.d.ts"
  */
 
 const PAGE_ITEMS = "50";
@@ -52,12 +52,12 @@ export class AdminApi {
     return this.get(`personas/${part(name)}/versions`, { limit: PAGE_ITEMS, cursor });
   }
 
-  /** @param {{name: string, system_prompt: string, params: object}} persona @param {string} idempotencyKey @returns {Promise<Persona>} */
+  /** @param {{name: string, system_prompt: string, params: object, handoff_keywords: string[] | null}} persona @param {string} idempotencyKey @returns {Promise<Persona>} */
   createPersona(persona, idempotencyKey) {
     return this.api.call("POST", "personas", { body: persona, idempotencyKey });
   }
 
-  /** @param {string} name @param {{system_prompt: string, params: object}} change @returns {Promise<Persona>} */
+  /** @param {string} name @param {{system_prompt: string, params: object, handoff_keywords?: string[] | null}} change @returns {Promise<Persona>} */
   changePersona(name, change) {
     return this.api.call("PATCH", `personas/${part(name)}`, { body: change });
   }
@@ -65,6 +65,31 @@ export class AdminApi {
   /** @param {string} name */
   deletePersona(name) {
     return this.api.call("DELETE", `personas/${part(name)}`);
+  }
+
+  /** @param {string | null} cursor @returns {Promise<Page<Widget>>} */
+  widgets(cursor) {
+    return this.get("widgets", { limit: PAGE_ITEMS, cursor });
+  }
+
+  /** @param {object} widget @returns {Promise<Widget & {secret: string}>} */
+  createWidget(widget) {
+    return this.api.call("POST", "widgets", { body: widget });
+  }
+
+  /** @param {string} id @param {object} change @returns {Promise<Widget>} */
+  changeWidget(id, change) {
+    return this.api.call("PATCH", `widgets/${part(id)}`, { body: change });
+  }
+
+  /** @param {string} id @param {number} keepPreviousS @returns {Promise<{secret: string}>} */
+  rotateWidgetSecret(id, keepPreviousS) {
+    return this.api.call("POST", `widgets/${part(id)}/secret`, { body: { keep_previous_s: keepPreviousS } });
+  }
+
+  /** @param {string} id */
+  deleteWidget(id) {
+    return this.api.call("DELETE", `widgets/${part(id)}`);
   }
 
   /** @param {string | null} cursor @param {string} role @returns {Promise<Page<Account>>} */

@@ -5,6 +5,7 @@ export const SECTIONS = /** @type {const} */ ([
   "sessions",
   "memory",
   "personas",
+  "widgets",
   "users",
   "keys",
   "usage",

@@ -60,6 +60,7 @@ export interface Persona {
   name: string;
   system_prompt: string;
   params: Record<string, unknown>;
+  handoff_keywords: string[] | null;
   prefix: { state: "building" | "ready" | "cold"; tokens: number; pages: number; source: string | null };
   created_at: string;
   updated_at: string;
@@ -74,10 +75,24 @@ export interface PersonaVersion {
   created_at: string | null;
 }
 
+export interface Widget {
+  id: string;
+  name: string;
+  allowed_origins: string[];
+  persona: string | null;
+  anonymous: boolean;
+  title: string;
+  greeting: string;
+  colour: string;
+  languages: string[];
+  created_at: string;
+  updated_at: string;
+}
+
 export interface Account {
   id: string;
   username: string;
-  role: "user" | "agent" | "admin";
+  role: "user" | "agent" | "admin" | "visitor";
   has_password: boolean;
   created_at: string;
   disabled_at: string | null;

@@ -28,6 +28,7 @@ import { ServerView } from "./server_view.js";
 import { SessionsView } from "./sessions_view.js";
 import { UsageView } from "./usage_view.js";
 import { UsersView } from "./users_view.js";
+import { WidgetsView } from "./widgets_view.js";
 
 const NOTICE_MS = 8000;
 
@@ -131,6 +132,8 @@ function Section({ state }) {
       return html`<${MemoryView} stats=${state.stats} />`;
     case "personas":
       return html`<${PersonasView} />`;
+    case "widgets":
+      return html`<${WidgetsView} />`;
     case "users":
       return html`<${UsersView} />`;
     case "keys":

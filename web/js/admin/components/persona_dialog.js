@@ -28,14 +28,17 @@ export function PersonaDialog({ persona, onClose, onSaved }) {
   const { api } = useDesk();
   const notice = useNotice();
   const [idempotencyKey] = useState(newId);
+  const [hasKeywords, setHasKeywords] = useState((persona?.handoff_keywords ?? null) !== null);
   const kept = Object.entries(persona?.params ?? {}).filter(([name]) => !EDITED.has(name));
   const save = async (/** @type {FormData} */ fields) => {
     const given = PARAMS.map(({ name }) => [name, String(fields.get(name)).trim()]).filter(([, text]) => text !== "");
     const params = Object.fromEntries([...kept, ...given.map(([name, text]) => [name, Number(text)])]);
     const system_prompt = String(fields.get("system_prompt"));
     const name = persona?.name ?? String(fields.get("name")).trim();
-    if (persona === null) await api.createPersona({ name, system_prompt, params }, idempotencyKey);
-    else await api.changePersona(name, { system_prompt, params });
+    const words = String(fields.get("keywords")).split("\n").map((word) => word.trim()).filter(Boolean);
+    const handoff_keywords = fields.has("own_keywords") ? words : null;
+    if (persona === null) await api.createPersona({ name, system_prompt, params, handoff_keywords }, idempotencyKey);
+    else await api.changePersona(name, { system_prompt, params, handoff_keywords });
     notice(t("saved", { name }));
     onSaved();
   };
@@ -55,6 +58,14 @@ export function PersonaDialog({ persona, onClose, onSaved }) {
             <//>
           `,
         )}
+      </div>
+      <label class="check">
+        <input type="checkbox" name="own_keywords" checked=${hasKeywords} onChange=${(/** @type {any} */ event) => setHasKeywords(event.target.checked)} />${t("ownKeywords")}
+      </label>
+      <div hidden=${!hasKeywords}>
+        <${Field} label=${t("keywordsField")} hint=${t("keywordsHint")}>
+          <textarea name="keywords" class="short" rows="3" dir="auto" defaultValue=${(persona?.handoff_keywords ?? []).join("\n")}></textarea>
+        <//>
       </div>
       ${kept.length > 0 && html`<p>${t("keptParams", { names: kept.map(([name]) => name).join(", ") })}</p>`}
     <//>

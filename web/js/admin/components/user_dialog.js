@@ -20,7 +20,7 @@ export function UserDialog({ account, onClose, onSaved }) {
   const retention = useLoaded(() => api.retention(account.id), [account.id]);
   const days = retention.value?.source === "user" ? String(retention.value.days) : "";
   const save = async (/** @type {FormData} */ fields) => {
-    const [role, disabled] = [String(fields.get("role")), fields.has("disabled")];
+    const [role, disabled] = [String(fields.get("role") ?? account.role), fields.has("disabled")];
     const wantedDays = String(fields.get("days") ?? days);
     if (wantedDays !== days) await api.setRetention(account.id, wantedDays === "" ? null : Number(wantedDays));
     const change = {
@@ -33,9 +33,12 @@ export function UserDialog({ account, onClose, onSaved }) {
   };
   return html`
     <${Dialog} title=${t("editTitle", { username: account.username })} action=${t("edit")} onSubmit=${save} onClose=${onClose}>
-      <${Field} label=${t("roleField")}>
-        <select name="role" autofocus>${ROLES.map((name) => html`<option value=${name} selected=${name === account.role}>${t(`role.${name}`)}</option>`)}</select>
-      <//>
+      ${account.role !== "visitor" &&
+      html`
+        <${Field} label=${t("roleField")}>
+          <select name="role" autofocus>${ROLES.map((name) => html`<option value=${name} selected=${name === account.role}>${t(`role.${name}`)}</option>`)}</select>
+        <//>
+      `}
       <label class="check"><input type="checkbox" name="disabled" defaultChecked=${account.disabled_at !== null} />${t("disabledField")}</label>
       ${retention.problem !== null && html`<p class="fault-line">${say(retention.problem)}</p>`}
       ${retention.value !== null &&

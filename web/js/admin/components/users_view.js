@@ -15,7 +15,7 @@ import { Dialog, Field } from "./dialog.js";
 import { LimitsDialog } from "./limits_dialog.js";
 import { UserDialog } from "./user_dialog.js";
 
-export const ROLES = /** @type {const} */ (["user", "agent", "admin"]);
+const ROLES = /** @type {const} */ (["user", "agent", "admin"]);
 
 export function UsersView() {
   const { t, language } = useTexts(texts);
@@ -41,7 +41,7 @@ export function UsersView() {
       <div class="filter">
         <select aria-label=${t("roleField")} value=${role} onChange=${(/** @type {any} */ event) => setRole(event.target.value)}>
           <option value="">${t("role.all")}</option>
-          ${ROLES.map((name) => html`<option value=${name}>${t(`role.${name}`)}</option>`)}
+          ${/** @type {const} */ ([...ROLES, "visitor"]).map((name) => html`<option value=${name}>${t(`role.${name}`)}</option>`)}
         </select>
       </div>
       <button type="button" class="button button-primary push" onClick=${() => setOpened({ what: "new" })}>${t("newUser")}</button>
