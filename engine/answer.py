@@ -16,6 +16,7 @@ from engine.likelihood import Likelihood
 from engine.prefixes import Prefix
 from engine.sampler import SamplingState
 from engine.sequence import Sequence
+from engine.structure import Tools
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
     CachedFrom,
@@ -46,10 +47,16 @@ class Arrival:
         most = self.max_sequence_tokens
         return most if max_tokens is None else min(most, prompt_tokens + max_tokens)
 
-    def made_for(self, sequence: Sequence, params: SamplingParams) -> tuple[SamplingState, AnswerWriter]:
+    def made_for(
+        self, sequence: Sequence, params: SamplingParams, tools: Tools | None = None
+    ) -> tuple[SamplingState, AnswerWriter]:
         tokenizer = self.tokenizer
-        text = AnswerText(tokenizer.detokenizer(), tokenizer.decode, params.stop, params.min_tokens)
-        writer = AnswerWriter(sequence.request_id, text, tokenizer.name_of)
+        dialect = tokenizer.tool_dialect if tools is not None and tools.are_told else None
+        detokenizer, decode = tokenizer.detokenizer(), tokenizer.decode
+        if dialect is not None:
+            detokenizer, decode = tokenizer.tool_detokenizer(), tokenizer.tool_decode
+        text = AnswerText(detokenizer, decode, params.stop, params.min_tokens)
+        writer = AnswerWriter(sequence.request_id, text, tokenizer.name_of, dialect)
         return SamplingState(params, sequence.tokens, tokenizer.vocabulary_size), writer
 
 
@@ -90,7 +97,7 @@ class Answer:
             queued_at=arrival.now,
             num_allowed=grammar.num_allowed if grammar is not None else None,
         )
-        sampling, writer = arrival.made_for(sequence, request.sampling)
+        sampling, writer = arrival.made_for(sequence, request.sampling, request.tools)
         return cls(sequence, sampling, writer, arrival.arrived_at, dropped_turns, grammar=grammar)
 
     @classmethod

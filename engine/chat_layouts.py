@@ -18,6 +18,7 @@ from typing import Final
 
 from engine.chat_template import ChatTemplate
 from engine.errors import TemplateRefused
+from engine.tool_chat import ToolChat
 from engine.types import Role
 
 KEPT_MESSAGES: Final = 1 << 16
@@ -26,10 +27,15 @@ KEPT_MESSAGES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ChatLayout:
-    """The template's own texts, and which message stands between them: always one text more than messages."""
+    """The template's own texts, and which message stands between them: always one text more than messages.
+
+    `literals` are words of people's that stand in the template's texts, in what it says of tools, and are spelled like control
+    tokens. They are counted on behind the messages.
+    """
 
     texts: Sequence[str]
     order: Sequence[int]
+    literals: Sequence[str] = ()
 
 
 class ChatLayouts:
@@ -56,14 +62,23 @@ class ChatLayouts:
             self._keep(key, layout)
         return layout
 
+    def layout_with_tools(self, chat: ToolChat, *, generation_prompt: bool) -> ChatLayout:
+        """That of a chat with tools, which is never kept: it has what people said in it. Raises TemplateRefused."""
+        defused = chat.defused(self._nonce, first_number=len(chat.turns))
+        text = self._template.render(defused.messages, tools=defused.tools, add_generation_prompt=generation_prompt)
+        pieces = self._placeholder.split(text)
+        order = [*map(int, pieces[1::2])]
+        if left_out := defused.needed.difference(order):
+            raise _left_out(min(left_out), chat.turns[min(left_out)].role)
+        return ChatLayout(pieces[::2], order, defused.literals)
+
     def _rendered(self, roles: Sequence[Role], generation_prompt: bool) -> ChatLayout:
         messages = [{"role": role.value, "content": f"{self._nonce}-{index}-"} for index, role in enumerate(roles)]
         pieces = self._placeholder.split(self._template.render(messages, add_generation_prompt=generation_prompt))
         # A template has a handful of texts, each many times over in a long chat; as one object they are compared at once.
         texts, order = list(map(sys.intern, pieces[::2])), list(map(int, pieces[1::2]))
         if left_out := set(range(len(roles))).difference(order):
-            first = min(left_out)
-            raise TemplateRefused(f"the model's chat template leaves out message {first + 1} ({roles[first]})")
+            raise _left_out(min(left_out), roles[min(left_out)])
         return ChatLayout(texts, order)
 
     def _keep(self, key: tuple[str, bool], layout: ChatLayout) -> None:
@@ -76,3 +91,7 @@ class ChatLayouts:
             while self._num_messages > self._max_messages:
                 _, oldest = self._kept.popitem(last=False)
                 self._num_messages -= len(oldest.texts)
+
+
+def _left_out(index: int, role: Role) -> TemplateRefused:
+    return TemplateRefused(f"the model's chat template leaves out message {index + 1} ({role})")

@@ -52,7 +52,13 @@ class ChatTemplate:
         self._opening = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self.asks_the_time = "strftime_now" in source
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
         """The text of the messages, with the opening of an answer after it when asked for. Raises TemplateRefused."""
         if self._opening and messages and messages[0]["role"] != "system":
             try:
@@ -66,7 +72,7 @@ class ChatTemplate:
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
-                tools=None,
+                tools=None if tools is None else [dict(tool) for tool in tools],
                 documents=None,
                 add_generation_prompt=add_generation_prompt,
                 **self._special_tokens,

@@ -26,7 +26,7 @@ class CompiledGrammars:
 
     async def grammar(self, request: GenerationRequest, tokenizer: VocabularyOfBytes) -> TokenGrammar | None:
         """A fresh one for the answer; None where it may say anything. Raises ConstraintRefused."""
-        if request.constraint is None:
+        if request.constraint is None and (request.tools is None or not request.tools.are_told):
             return None
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._compiled, request, tokenizer)
 

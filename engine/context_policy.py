@@ -59,7 +59,7 @@ def kept_turns(roles: Sequence[Role], tokens: Sequence[int], fixed_tokens: int, 
         if role is Role.USER:
             exchanges.append(_Exchange(index, question_tokens=count))
             fit()
-        elif role is Role.ASSISTANT:
+        elif role in (Role.ASSISTANT, Role.TOOL):
             if not exchanges:
                 exchanges.append(_Exchange(index))
             exchanges[-1].answer_tokens += count

@@ -63,5 +63,12 @@ class TemplateRefused(EngineError):
     """The model's chat template does not accept this order of roles."""
 
 
+class ToolsNotSupported(TemplateRefused):
+    """The model's chat template has no place for tools, or writes their calls in a way that is not read here."""
+
+    def __init__(self) -> None:
+        super().__init__("the model that serves has a chat template without tools, so it cannot be told of any")
+
+
 class ConstraintRefused(EngineError):
     """What an answer is to be held to, a JSON Schema, is wrong, too large or not supported; the message says what."""

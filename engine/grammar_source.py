@@ -12,6 +12,8 @@ from typing import Any, Final
 from engine.schema_check import read_schema
 from engine.structure import Constraint, JsonObject
 
+SCHEMA_NAME: Final = "the JSON Schema"
+
 ANY_OBJECT: Final = {"type": "object"}
 
 WHITESPACE: Final = r" |\n[ \t]{0,16}"
@@ -39,9 +41,12 @@ class GrammarSource:
 
 def constraint_source(constraint: Constraint) -> GrammarSource:
     """Raises ConstraintRefused."""
-    what = "the JSON Schema"
-    schema = dict(ANY_OBJECT) if isinstance(constraint, JsonObject) else read_schema(constraint.schema, what)
-    return GrammarSource(f"start: {json_rule(schema)}\n", True, what)
+    return GrammarSource(f"start: {json_rule(constraint_schema(constraint))}\n", True, SCHEMA_NAME)
+
+
+def constraint_schema(constraint: Constraint) -> dict[str, Any]:
+    """Raises ConstraintRefused."""
+    return dict(ANY_OBJECT) if isinstance(constraint, JsonObject) else read_schema(constraint.schema, SCHEMA_NAME)
 
 
 def json_rule(schema: dict[str, Any]) -> str:

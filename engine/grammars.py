@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -19,6 +19,8 @@ from engine.errors import ConstraintRefused
 from engine.grammar import GrammarVocabulary, Mask, TokenGrammar
 from engine.grammar_source import GrammarSource, constraint_source
 from engine.number_bound import MOST_EXPONENT_DIGITS, has_own_exponent, num_leading_digits
+from engine.tool_dialect import ToolDialect
+from engine.tool_grammar import tools_source
 from engine.types import GenerationRequest
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class VocabularyOfBytes(Protocol):
 
     vocabulary_size: int
     end_token_ids: frozenset[int]
+    tool_dialect: ToolDialect | None
+    tool_mark_ids: Mapping[str, int]
 
     def bytes_of(self, token_id: int) -> bytes: ...
 
@@ -61,11 +65,17 @@ class Grammars:
 
     def grammar(self, request: GenerationRequest) -> TokenGrammar | None:
         """That of an answer before its first token; None where it may say anything. Raises ConstraintRefused."""
-        if request.constraint is None:
+        source = self._source(request)
+        if source is None:
             return None
-        source = constraint_source(request.constraint)
         matcher = self._compiled(source).deep_copy()
         return TokenGrammar(matcher, self._ready.shared, self._clock, bounds_numbers=source.is_json)
+
+    def _source(self, request: GenerationRequest) -> GrammarSource | None:
+        tools, tokenizer = request.tools, self._tokenizer
+        if tools is not None and tools.are_told and tokenizer.tool_dialect is not None:
+            return tools_source(tools, tokenizer.tool_dialect, tokenizer.tool_mark_ids, request.constraint)
+        return None if request.constraint is None else constraint_source(request.constraint)
 
     @property
     def _ready(self) -> _Vocabulary:
@@ -104,7 +114,7 @@ class Grammars:
             if not trial.masks((), [True])[0].any():
                 raise ConstraintRefused(f"{source.what} cannot be followed: nothing satisfies it, or it is too complex")
             return matcher
-        raise ConstraintRefused(f"{source.what} is not supported: {_first_line(matcher.get_error())}")
+        raise ConstraintRefused(f"{source.what} cannot be used: {_first_line(matcher.get_error())}")
 
 
 class _Vocabulary:

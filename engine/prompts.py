@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.context_policy import kept_turns
 from engine.encoded_chats import EncodedChat, EncodedChats, TurnSizes
 from engine.room import require_room
+from engine.structure import Tools
 from engine.types import ContextPolicy, GenerationRequest, Namespace, Role, SessionKey, Turn
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Prompts:
         """Raises TemplateRefused, and PromptTooLong where it can never be answered."""
         if request.context_policy is ContextPolicy.DROP_OLDEST_TURNS:
             return self._within_context(request)
-        chat = self._encode(request.session_key, request.turns)
+        chat = self._encode(request, request.turns)
         require_room(len(chat.ids), self._max_sequence_tokens)
         return Prompt(chat.ids.tolist())
 
@@ -55,13 +56,14 @@ class Prompts:
         turns, key = request.turns, request.session_key
         costs = self._costs()
         sizes = self._sizes(key, turns, costs)
+        fixed_tokens = costs.fixed_tokens + costs.tokens_of_tools(request.tools)
         roles = [turn.role for turn in turns]
         room = self._max_sequence_tokens - self._answer_tokens(request)
         counted_room = room
-        fewest = len(kept_turns(roles, sizes.tokens, costs.fixed_tokens, 0))
+        fewest = len(kept_turns(roles, sizes.tokens, fixed_tokens, 0))
         while True:
-            kept = kept_turns(roles, sizes.tokens, costs.fixed_tokens, counted_room)
-            chat = self._encode(key, [turns[index] for index in kept], sizes)
+            kept = kept_turns(roles, sizes.tokens, fixed_tokens, counted_room)
+            chat = self._encode(request, [turns[index] for index in kept], sizes)
             if len(chat.ids) <= room or len(kept) == fewest:
                 break
             # Encoded apart, the turns had fewer tokens than together.
@@ -75,10 +77,11 @@ class Prompts:
         most = request.sampling.max_tokens
         return max(1, quarter if most is None else min(most, quarter))
 
-    def _encode(self, key: SessionKey | None, turns: Sequence[Turn], sizes: TurnSizes | None = None) -> EncodedChat:
+    def _encode(self, request: GenerationRequest, turns: Sequence[Turn], sizes: TurnSizes | None = None) -> EncodedChat:
+        key = request.session_key
         if key is None:
-            return self._tokenizer.encode_chat(turns)
-        chat = self._tokenizer.encode_chat(turns, self._chats.last_of(key))
+            return self._tokenizer.encode_chat(turns, tools=request.tools)
+        chat = self._tokenizer.encode_chat(turns, self._chats.last_of(key), tools=request.tools)
         self._chats.remember(key, chat, sizes)
         return chat
 
@@ -104,6 +107,13 @@ class _TurnCosts:
         # What stands around one message: the mean of both kinds, and never too little.
         self._around = -(-(longer - shortest) // 2)
         self.fixed_tokens = shortest - self._around
+
+    def tokens_of_tools(self, tools: Tools | None) -> int:
+        if tools is None or not tools.are_told:
+            return 0
+        question = (Turn(Role.USER, ""),)
+        told, untold = (self._tokenizer.encode_chat(question, tools=some) for some in (tools, None))
+        return max(0, len(told.ids) - len(untold.ids))
 
     def tokens_of(self, turn: Turn) -> int:
         return self._tokenizer.turn_tokens(turn) + self._around

@@ -30,11 +30,16 @@ def role_orders(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
 def _joined(turns: Iterable[Turn]) -> list[Turn]:
     joined: list[Turn] = []
     for turn in turns:
-        if joined and joined[-1].role is turn.role:
+        if joined and joined[-1].role is turn.role and not _is_of_tools(turn) and not _is_of_tools(joined[-1]):
             joined[-1] = Turn(turn.role, joined[-1].text + BETWEEN_MESSAGES + turn.text)
         else:
             joined.append(turn)
     return joined
+
+
+def _is_of_tools(turn: Turn) -> bool:
+    """Each call and each result stands for itself."""
+    return turn.role is Role.TOOL or bool(turn.tool_calls)
 
 
 def _with_system_in_user(turns: Sequence[Turn]) -> Iterator[Turn]:

@@ -57,6 +57,11 @@ class Tools:
     parallel: bool = True
 
     @property
+    def are_told(self) -> bool:
+        """Whether the model hears of them."""
+        return bool(self.tools) and self.use is not ToolUse.NONE
+
+    @property
     def is_forced(self) -> bool:
         return self.only is not None or self.use is ToolUse.REQUIRED
 

@@ -27,10 +27,13 @@ from engine.chat_template import ChatTemplate
 from engine.common_length import common_length
 from engine.detokenizer import Detokenizer, TokenTexts, decoding_rules
 from engine.encoded_chats import EncodedChat, Message
-from engine.errors import ModelError, TemplateRefused
+from engine.errors import ModelError, TemplateRefused, ToolsNotSupported
 from engine.model.json_file import read_json_object, read_json_object_if_there
 from engine.role_order import role_orders
+from engine.structure import Tools
 from engine.text_encoder import TextEncoder, TextStart
+from engine.tool_chat import ToolChat, has_tools
+from engine.tool_dialect import dialect_of
 from engine.types import Role, Turn
 
 TOKENIZER_FILE: Final = "tokenizer.json"
@@ -83,6 +86,15 @@ class ChatTokenizer:
         spoken = [token for token in document["added_tokens"] if self._texts.bytes_of(token["id"])]
         self._spoken_controls = _ControlTokens(spoken)
         self._openings: dict[tuple[Role | None, str], str] = {}
+        self.tool_dialect = dialect_of(
+            lambda messages, tools: template.render(messages, tools=tools, add_generation_prompt=True)
+        )
+        """How the model writes calls of tools; None where its template has none."""
+        marks = (self.tool_dialect.opening, self.tool_dialect.closing) if self.tool_dialect is not None else ()
+        self.tool_mark_ids: Mapping[str, int] = {
+            mark: controls[mark] for mark in marks if controls.get(mark) in special
+        }
+        self._tool_texts = self._texts.speaking(frozenset(self.tool_mark_ids.values()))
 
     @classmethod
     def from_folder(cls, folder: Path, end_token_ids: Iterable[int] = (), *, system_prompt: str = "") -> ChatTokenizer:
@@ -115,13 +127,19 @@ class ChatTokenizer:
         return self.encode_chat(turns, generation_prompt=generation_prompt).ids.tolist()
 
     def encode_chat(
-        self, turns: Sequence[Turn], before: EncodedChat | None = None, *, generation_prompt: bool = True
+        self,
+        turns: Sequence[Turn],
+        before: EncodedChat | None = None,
+        *,
+        generation_prompt: bool = True,
+        tools: Tools | None = None,
     ) -> EncodedChat:
         """The same ids, with what is needed to go on from them. Raises TemplateRefused.
 
         `before` is any chat this tokenizer encoded; the messages both begin with are taken from it. It is not changed.
         """
-        turns, layout = self._accepted(turns, generation_prompt)
+        turns, layout = self._accepted(turns, generation_prompt, tools)
+        turns = [*turns, *(Turn(Role.USER, literal) for literal in layout.literals)]
         common = before.num_common_messages(turns, layout, self._has_ids) if before is not None else 0
         ends: array[int] = before.ends[:common] if before is not None else array("I")
         assembly = _Assembly(self._encoder, self._controls)
@@ -131,7 +149,7 @@ class ChatTokenizer:
             text, index = layout.texts[position], layout.order[position]
             turn = turns[index]
             if turn.token_ids is not None and self._has_ids(turn):
-                assembly.add_template(self._opening(turns, index, text))
+                assembly.add_template(self._opening(turns, index, text, tools))
                 assembly.add_ids(turn.token_ids)
             else:
                 assembly.add_template(text)
@@ -145,7 +163,8 @@ class ChatTokenizer:
         """Tokens of what a turn says, without the template's; one more or less than it has inside a chat."""
         if turn.token_ids is not None and self._has_ids(turn):
             return len(turn.token_ids)
-        return len(self._encoder.encode(turn.text, TextStart.CONTINUED))
+        calls = [text for call in turn.tool_calls for text in (call.name, call.arguments)]
+        return sum(len(self._encoder.encode(text, TextStart.CONTINUED)) for text in (turn.text, *calls))
 
     def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
         """The ids with which every conversation begins that begins with these turns, whatever its user says first.
@@ -185,29 +204,49 @@ class ChatTokenizer:
         """A fresh one, for one answer."""
         return self._texts.detokenizer()
 
+    def tool_decode(self, ids: Sequence[int]) -> str:
+        """The text of these ids in which the marks of calls are to be seen."""
+        return self._tool_texts.text(ids)
+
+    def tool_detokenizer(self) -> Detokenizer:
+        """A fresh one, for one answer that may call tools."""
+        return self._tool_texts.detokenizer()
+
     def _has_ids(self, turn: Turn) -> bool:
         """Whether the turn has ids that are of this vocabulary."""
         ids = turn.token_ids
         return ids is not None and (not ids or (min(ids) >= 0 and max(ids) < self.vocabulary_size))
 
-    def _accepted(self, turns: Sequence[Turn], generation_prompt: bool) -> tuple[Sequence[Turn], ChatLayout]:
+    def _accepted(
+        self, turns: Sequence[Turn], generation_prompt: bool, tools: Tools | None
+    ) -> tuple[Sequence[Turn], ChatLayout]:
         """The turns in the first order the template takes, and their layout. Raises what it said to the turns as they are."""
         refusal: TemplateRefused | None = None
         for ordered in role_orders(turns):
-            roles = [turn.role for turn in ordered]
             try:
-                return ordered, self._layouts.layout(roles, generation_prompt=generation_prompt)
+                return ordered, self._layout(ordered, generation_prompt, tools)
             except TemplateRefused as refused:
                 refusal = refusal or refused
         assert refusal is not None, "the turns as they are come first"
         raise refusal
 
-    def _opening(self, turns: Sequence[Turn], index: int, text: str) -> str:
+    def _layout(self, turns: Sequence[Turn], generation_prompt: bool, tools: Tools | None) -> ChatLayout:
+        if not has_tools(turns, tools):
+            return self._layouts.layout([turn.role for turn in turns], generation_prompt=generation_prompt)
+        if self.tool_dialect is None:
+            raise ToolsNotSupported
+        chat = ToolChat(turns, tools, self.tool_dialect, self._controls.spellings)
+        return self._layouts.layout_with_tools(chat, generation_prompt=generation_prompt)
+
+    def _opening(self, turns: Sequence[Turn], index: int, text: str, tools: Tools | None) -> str:
         """The template's text before an answer as it was when the answer was generated.
 
         For many templates that is `text`, what stands before the answer now; some put a space there that the prompt did not
-        have. It is rendered once for each such text and the role before it, not for each answer of each chat.
+        have. It is rendered once for each such text and the role before it, not for each answer of each chat; where tools are,
+        the text is what people said, and nothing of it is kept.
         """
+        if has_tools(turns, tools):
+            return self._layout(turns[:index], True, tools).texts[-1]
         key = (turns[index - 1].role if index else None, text)
         if key not in self._openings:
             layout = self._layouts.layout([turn.role for turn in turns[:index]], generation_prompt=True)
@@ -267,6 +306,9 @@ class _ControlTokens:
 
     def __init__(self, added_tokens: Sequence[Mapping[str, Any]]) -> None:
         longest_first = sorted(added_tokens, key=lambda token: len(token["content"]), reverse=True)
+        spellings = "|".join(re.escape(token["content"]) for token in longest_first)
+        self.spellings = re.compile(spellings) if spellings else None
+        """Matches what is spelled like one of them, and nothing around it."""
         self._ids = [index(token["id"]) for token in longest_first]
         alternatives = [
             "("

@@ -92,6 +92,7 @@ def load_model(config: EngineConfig, *, on_progress: Callable[[str], None] | Non
         weights=weights_name,
         kernels=files.precision.kernels.name,
         fingerprint=files.fingerprint,
+        has_tools=tokenizer.tool_dialect is not None,
     )
     spec = replace(shape.kv_spec(files.precision.kv_dtype), layout=files.precision.page_layout)
     kept_in, reason = str(spec.dtype).removeprefix("torch."), files.precision.kernels.reason

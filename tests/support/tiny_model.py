@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from engine.kv_cache import KVCache, KVSpec
 from engine.model.batch import ForwardBatch
 from engine.model.decoder import DecoderLike
 from engine.model.loader import LoadedModel
+from engine.structure import Tools
+from engine.tool_dialect import ToolDialect
 from engine.types import GenerationRequest, ModelInfo, RequestId, Role, SamplingParams, Turn
 
 PIECES = [bytes([value]) for value in range(256)] + [
@@ -53,8 +55,12 @@ class TinyDetokenizer:
 
 
 class TinyTokenizer:
-    def __init__(self, end_token_ids: frozenset[int] = frozenset({END})) -> None:
+    def __init__(
+        self, end_token_ids: frozenset[int] = frozenset({END}), tool_dialect: ToolDialect | None = None
+    ) -> None:
         self.end_token_ids = end_token_ids
+        self.tool_dialect = tool_dialect
+        self.tool_mark_ids: Mapping[str, int] = {}
         self.vocabulary_size = VOCABULARY
 
     def encode_turns(self, turns: Sequence[Turn]) -> list[int]:
@@ -65,7 +71,9 @@ class TinyTokenizer:
             ids.append(END)
         return [*ids, *b"a"]
 
-    def encode_chat(self, turns: Sequence[Turn], before: EncodedChat | None = None) -> EncodedChat:
+    def encode_chat(
+        self, turns: Sequence[Turn], before: EncodedChat | None = None, *, tools: Tools | None = None
+    ) -> EncodedChat:
         """Always whole."""
         return EncodedChat(tuple(turns), ChatLayout([], []), array("I", self.encode_turns(turns)), array("I"))
 
@@ -92,6 +100,9 @@ class TinyTokenizer:
 
     def detokenizer(self) -> TinyDetokenizer:
         return TinyDetokenizer()
+
+    tool_decode = decode
+    tool_detokenizer = detokenizer
 
 
 class TinyDecoder:
