@@ -62,13 +62,18 @@ class ChatTemplate:
         """The text of the messages, with the opening of an answer after it when asked for. Raises TemplateRefused."""
         if self._opening and messages and messages[0]["role"] != "system":
             try:
-                return self._render([*self._opening, *messages], add_generation_prompt)
+                return self._render([*self._opening, *messages], add_generation_prompt, tools)
             except TemplateRefused:
                 # A template without a place for it; whether it takes the messages themselves is seen next.
                 pass
-        return self._render(messages, add_generation_prompt)
+        return self._render(messages, add_generation_prompt, tools)
 
-    def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
+    def _render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] | None,
+    ) -> str:
         try:
             return self._template.render(
                 messages=[dict(message) for message in messages],
