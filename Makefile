@@ -14,10 +14,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-versio
 PYTEST := $(BIN)/pytest -p tests.support.no_skips --no-header
 SCRIPTS := .ci/run
 
-.PHONY: help run test lint format system-packages clean
+.PHONY: help run test test-remote lint format system-packages clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/installed ## Install on the first run, then start the server; options in ARGS="--port 9000"
 	@exec $(BIN)/kvasir serve $(ARGS)
@@ -27,6 +27,10 @@ test: $(VENV)/installed-dev node_modules/installed system-packages ## Install wh
 	@$(BIN)/kvasir model pull --data .cache
 	@$(if $(ARGS),,$(PYTEST) --quiet tests/bench)
 	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/bench $(ARGS)
+
+test-remote: $(VENV)/installed-dev ## Test remote engines against a real vLLM; REMOTE_ENGINE_URL=http://…/v1 takes one that runs
+	@$(BIN)/kvasir model pull --data .cache
+	@$(BIN)/python -m tests.support.real_vllm $(ARGS)
 
 lint: $(VENV)/installed-dev node_modules/installed system-packages ## Check format, style, types and shell scripts
 	@$(BIN)/ruff format --check --quiet || { echo "make format would change the files above"; exit 1; }

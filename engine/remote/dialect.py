@@ -32,12 +32,12 @@ class Abilities:
     tells_usage_early: bool = False
 
 
-_OF_BOTH: Final = frozenset({"top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos"})
+_EXTENSIONS: Final = frozenset({"top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos"})
 
 ABILITIES: Final = {
-    Dialect.VLLM: Abilities("cache_salt", _OF_BOTH, counts_prompts=True, tells_usage_early=True),
-    Dialect.SGLANG: Abilities("cache_salt", _OF_BOTH, tells_usage_early=True),
-    Dialect.KVASIR: Abilities("user", frozenset({"top_k", "min_p", "min_tokens", "ignore_eos"})),
+    Dialect.VLLM: Abilities("cache_salt", _EXTENSIONS, counts_prompts=True, tells_usage_early=True),
+    Dialect.SGLANG: Abilities("cache_salt", _EXTENSIONS, tells_usage_early=True),
+    Dialect.KVASIR: Abilities("user", _EXTENSIONS),
     Dialect.OPENAI: Abilities(),
 }
 

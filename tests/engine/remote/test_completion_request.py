@@ -61,7 +61,7 @@ def test_the_salt_goes_where_the_server_takes_it() -> None:
 @pytest.mark.parametrize(
     ("dialect", "sampling", "name"),
     [
-        (Dialect.KVASIR, {"repetition_penalty": 1.1}, "repetition_penalty"),
+        (Dialect.OPENAI, {"repetition_penalty": 1.1}, "repetition_penalty"),
         (Dialect.OPENAI, {"top_k": 4}, "top_k"),
         (Dialect.OPENAI, {"min_tokens": 4}, "min_tokens"),
         (Dialect.OPENAI, {"stop": ("a", "b", "c", "d", "e")}, "stop for 5 strings"),
