@@ -65,6 +65,7 @@ from app.sessions.holding import SessionHolding
 from app.sessions.service import SessionService
 from app.settings import Settings
 from app.sole_server import claimed_database, claimed_folder
+from app.usage.counters import Counters
 from app.usage.memory_counters import MemoryCounters
 from app.usage.quotas import QuotaService
 from app.usage.service import UsageService
@@ -165,7 +166,7 @@ async def open_context(
         provider = _oidc_provider(settings, now, monotonic) if settings.oidc_issuer else None
         idempotency = Idempotency(database, settings.idempotency_hours, now=now)
         readiness = Readiness(engine, database, replicas)
-        quotas = QuotaService(database, settings, MemoryCounters(), now=now)
+        quotas = QuotaService(database, settings, _counters(replicas), now=now)
         calls = await stack.enter_async_context(
             open_calls(engine, database, metrics, tracing, monotonic=monotonic, now=now)
         )
@@ -328,6 +329,15 @@ def _oidc_provider(settings: Settings, now: Now, monotonic: Monotonic) -> Provid
     from app.accounts.oidc_provider import OidcProvider
 
     return OidcProvider(settings, now=now, monotonic=monotonic)
+
+
+def _counters(replicas: Replicas) -> Counters:
+    if replicas.link is None:
+        return MemoryCounters()
+    # Imported by who has a Redis, as all of its twins are.
+    from app.usage.redis_counters import RedisCounters
+
+    return RedisCounters(replicas.link, MemoryCounters())
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from app.clock import Monotonic
 from app.replicas.bus import Bus
@@ -19,12 +20,16 @@ from app.replicas.memory_shared_logs import LogShelf, MemorySharedLogs
 from app.replicas.rate_limits import RateLimits
 from app.replicas.shared_logs import SharedLogs
 
+if TYPE_CHECKING:
+    from app.replicas.redis_link import RedisLink
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
     """What this server shares with the others. `owner` is its name among them, new at every start.
 
-    `problem` says why Redis is away; None when it answers, and when there is none to answer.
+    `problem` says why Redis is away; None when it answers, and when there is none to answer. `link` is the way to Redis, for
+    twins that belong to a domain; None where there is none.
     """
 
     owner: str
@@ -34,6 +39,7 @@ class Replicas:
     limits: RateLimits
     logs: SharedLogs
     problem: Callable[[], str | None]
+    link: RedisLink | None = None
 
 
 @asynccontextmanager
@@ -77,4 +83,5 @@ def _over_redis(url: str, owner: str, monotonic: Monotonic, stack: AsyncExitStac
         limits=RedisRateLimits(link, MemoryRateLimits(monotonic)),
         logs=RedisSharedLogs(link, owner, monotonic),
         problem=lambda: link.problem,
+        link=link,
     )

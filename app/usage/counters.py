@@ -1,4 +1,5 @@
-"""How much was used in each window, counted while it happens. The protocol; `memory_counters` is it.
+"""How much was used in each window, counted while it happens. The protocol; its twins are
+`memory_counters`, of one server, and `redis_counters`, of several.
 
 Called by `QuotaService` only. `take` is one step: of any number of callers at once exactly as many get through as a limit allows.
 """

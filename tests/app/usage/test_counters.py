@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.replicas.redis_link import RedisLink
 from app.usage.counters import Counters
 from app.usage.limits import Limits, Span, Subject, SubjectKind, Unit, Window
 from app.usage.memory_counters import MemoryCounters
+from app.usage.redis_counters import RedisCounters
+from tests.support.redis_server import RedisServer
 
 ANN = Subject(SubjectKind.USER, "ann")
 KEY = Subject(SubjectKind.KEY, "key")
-NOW = datetime(2026, 12, 1, 12, 30, 15, tzinfo=UTC)
+NOW = datetime(2099, 12, 1, 12, 30, 15, tzinfo=UTC)
+"""Far enough that Redis, which has a clock of its own, keeps the windows."""
+
 MINUTE = Window.at(ANN, Unit.REQUESTS, Span.MINUTE, NOW)
 DAY = Window.at(KEY, Unit.REQUESTS, Span.DAY, NOW)
 
 
+@pytest.fixture(params=["memory", "redis"])
+async def counters(request: pytest.FixtureRequest) -> AsyncIterator[Counters]:
+    if request.param == "memory":
+        yield MemoryCounters()
+        return
+    server: RedisServer = request.getfixturevalue("redis_server")
+    link = RedisLink(server.url)
+    yield RedisCounters(link, MemoryCounters())
+    await link.close()
+    server.empty()
+
+
 @pytest.fixture
-async def counters() -> Counters:
-    return MemoryCounters()
+async def pair(redis_server: RedisServer) -> AsyncIterator[tuple[RedisCounters, RedisCounters]]:
+    """Those of two servers."""
+    links = RedisLink(redis_server.url), RedisLink(redis_server.url)
+    yield RedisCounters(links[0], MemoryCounters()), RedisCounters(links[1], MemoryCounters())
+    for link in links:
+        await link.close()
+    redis_server.empty()
 
 
 def test_windows_are_whole_minutes_and_days_of_utc() -> None:
     assert (MINUTE.begins_at, MINUTE.ends_at) == (NOW.replace(second=0), NOW.replace(minute=31, second=0))
-    assert DAY.begins_at == datetime(2026, 12, 1, tzinfo=UTC)
-    assert DAY.ends_at == datetime(2026, 12, 2, tzinfo=UTC)
+    assert DAY.begins_at == datetime(2099, 12, 1, tzinfo=UTC)
+    assert DAY.ends_at == datetime(2099, 12, 2, tzinfo=UTC)
 
 
 def test_only_limits_that_are_set_have_windows() -> None:
@@ -82,3 +105,51 @@ async def test_windows_that_are_over_are_forgotten() -> None:
         await counters.seed(Window.at(ANN, Unit.REQUESTS, Span.MINUTE, now), 0)
         await counters.seed(Window.at(ANN, Unit.REQUESTS, Span.DAY, now), 0)
     assert len(counters) == 2
+
+
+# --- over Redis -----------------------------------------------------------------------------------------------------------
+
+
+async def test_several_servers_count_together(pair: tuple[RedisCounters, RedisCounters]) -> None:
+    one, other = pair
+    await one.seed(DAY, 0)
+    assert await other.unseeded([DAY]) == []
+    taken = await asyncio.gather(*(counters.take({DAY: 10, MINUTE: 100}, 1) for counters in pair * 10))
+    assert taken.count(None) == 10
+    assert await one.used(DAY) == await other.used(DAY) == 10
+    assert await other.used(MINUTE) == 10
+
+
+async def test_what_redis_keeps_of_a_window_ends_soon_after_it(
+    pair: tuple[RedisCounters, RedisCounters], redis_server: RedisServer
+) -> None:
+    now = datetime.now(UTC)
+    window = Window.at(ANN, Unit.TOKENS, Span.MINUTE, now)
+    assert await pair[0].take({window: 5}, 1) is None
+    commands = RedisLink(redis_server.url).commands
+    (key,) = await commands.keys("*")
+    left_ms = await commands.pttl(key)
+    await commands.aclose()
+    assert 0 < left_ms <= 121_000
+
+
+async def test_while_redis_is_away_each_counts_alone_and_tells_it_afterwards(
+    pair: tuple[RedisCounters, RedisCounters], redis_server: RedisServer
+) -> None:
+    one, other = pair
+    await one.seed(DAY, 0)
+    assert await one.take({DAY: 10}, 3) is None
+    link = one._link
+    away, link.commands = link.commands, RedisLink("redis://127.0.0.1:1").commands
+    scripts = one._take.registered_client, one._add.registered_client
+    one._take.registered_client = one._add.registered_client = link.commands
+    assert await one.unseeded([DAY]) == [DAY]
+    await one.seed(DAY, 3)
+    assert await one.take({DAY: 10}, 4) is None
+    await one.add({DAY: 10}, 1)
+    assert await one.used(DAY) == 8
+    assert await other.used(DAY) == 3
+    await link.commands.aclose()
+    link.commands = away
+    one._take.registered_client, one._add.registered_client = scripts
+    assert await one.used(DAY) == await other.used(DAY) == 8
