@@ -59,7 +59,8 @@ from app.service.feed import InboxFeed
 from app.service.inbox import Inbox
 from app.service.opening import open_service
 from app.sessions.admin_service import LiveSessionService
-from app.sessions.expiry import Expiry
+from app.sessions.everywhere import SessionsEverywhere
+from app.sessions.expiry import Expiry, expiry_told
 from app.sessions.forgetting import Forgetting
 from app.sessions.holding import SessionHolding
 from app.sessions.service import SessionService
@@ -250,10 +251,16 @@ async def open_context(
             service.holding.reconcile,
         ]
         hub = responses.hub
+        everywhere = SessionsEverywhere(
+            replicas.bus, replicas.owner, engine, view, responses.conversation_kicked, now=now
+        )
+        everywhere.open()
+        stack.push_async_callback(everywhere.close)
         expiry = Expiry(
             view,
-            lambda: hub.open_sockets > 0,
-            lambda user_id, name, data: hub.tell_user(user_id, "session.expiring", data, name),
+            # Whoever is connected to another server is told there.
+            lambda: hub.open_sockets > 0 or not replicas.is_alone,
+            expiry_told(hub, replicas.bus),
             notice_s=settings.session_notice_s,
         )
         stats = StatsFeed(engine, view, metrics, hub.connections, monotonic=monotonic, now=now)
@@ -301,10 +308,8 @@ async def open_context(
             retention_policies=RetentionPolicies(database, accounts, audit, days=settings.retention_days),
             reading=MessageReading(database, conversations, accounts, audit, settings),
             forgetting=forgetting,
-            sessions=SessionService(engine, view),
-            live_sessions=LiveSessionService(
-                engine, view, database, audit, accounts.usernames, responses.conversation_kicked, now=now
-            ),
+            sessions=SessionService(everywhere),
+            live_sessions=LiveSessionService(everywhere, database, audit, accounts.usernames),
             personas=personas,
             responses=responses,
             turns=responses.turns,

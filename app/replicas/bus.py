@@ -24,12 +24,18 @@ class Topic(StrEnum):
     """Something for the agents' inbox: `event`, `data`."""
     HELD = "held"
     """A person answers a conversation, or does not any more: `user_id`, `conversation_id`, `is_held`."""
+    EXPIRING = "expiring"
+    """A live session is about to leave: `user_id`, `conversation_id`, `data`."""
     FORGET = "forget"
     """A conversation was deleted: `user_id`, `conversation_id`."""
     PERSONA = "persona"
     """A persona was made, changed or deleted: `name`."""
     WATCHED = "watched"
     """An answer of another server has a reader here, or has none any more: `response_id`, `watched`."""
+    SESSIONS_ASKED = "sessions_asked"
+    """Somebody wants to know, or to end, live sessions of others: `ask_id`, `what`, `to` (a server, or null for all), `key`."""
+    SESSIONS_TOLD = "sessions_told"
+    """The answer to that: `ask_id`, `server`, `sessions`, `result`."""
     REVOKED = "revoked"
     """A sign-in has ended: `credential_id`."""
 
@@ -50,6 +56,9 @@ class Bus(Protocol):
 
     def on(self, topic: Topic, listener: Listener) -> None:
         """Have `listener` told what the others publish there."""
+
+    async def num_others(self) -> int:
+        """How many other servers hear what is published; 0 while nobody can be reached."""
 
     def on_reconnected(self, listener: Callable[[], None]) -> None:
         """Have `listener` told when news may have been missed and comes again from now on."""

@@ -48,6 +48,10 @@ class MemoryBus:
         """See `Bus`."""
         self._listeners.setdefault(topic, []).append(listener)
 
+    async def num_others(self) -> int:
+        """See `Bus`."""
+        return len(self._broker.others(self))
+
     def on_reconnected(self, listener: Callable[[], None]) -> None:
         """Memory is never away."""
 

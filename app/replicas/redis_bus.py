@@ -62,6 +62,15 @@ class RedisBus:
         """See `Bus`."""
         self._listeners.setdefault(topic, []).append(listener)
 
+    async def num_others(self) -> int:
+        """See `Bus`."""
+        try:
+            ((_, count),) = await self._link.commands.pubsub_numsub(CHANNEL)
+        except AWAY as problem:
+            self._link.failed(problem)
+            return 0
+        return max(0, int(count) - 1)
+
     def on_reconnected(self, listener: Callable[[], None]) -> None:
         """See `Bus`."""
         self._reconnected.append(listener)

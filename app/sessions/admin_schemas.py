@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from app.identifiers import is_id
+from app.sessions.everywhere import Located
 from app.sessions.schemas import PagesBody
 from engine.snapshot import SessionState, SessionStatus
 from engine.types import SessionKey
@@ -42,10 +43,11 @@ class LiveSessionBody(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
     seconds_to_timeout: float | None
     last_used_at: datetime
+    server: Annotated[str, Meta(description="Which server of the deployment has it")]
 
     @classmethod
-    def of(cls, status: SessionStatus, username: str | None, taken_at: datetime) -> LiveSessionBody:
-        key = status.key
+    def of(cls, one: Located, username: str | None) -> LiveSessionBody:
+        status, key = one.status, one.status.key
         is_conversation = not key.namespace.part and is_id(key.name)
         return cls(
             id=session_id(key),
@@ -61,7 +63,8 @@ class LiveSessionBody(msgspec.Struct, frozen=True, kw_only=True):
             ttft_ms=status.ttft_ms,
             idle_s=status.idle_s,
             seconds_to_timeout=status.seconds_to_timeout,
-            last_used_at=last_used_at(status, taken_at),
+            last_used_at=last_used_at(status, one.taken_at),
+            server=one.server,
         )
 
 
@@ -74,10 +77,11 @@ class LiveSessionList(msgspec.Struct, frozen=True):
 
 
 class LiveSessionCursor(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The last item of a page: when it was used last, in tenths of a second since 1970, and its id."""
+    """The last item of a page: when it was used last, in tenths of a second since 1970, its id, and the server that has it."""
 
     used_ds: Annotated[int, Meta(ge=0, le=2**53)]
     id: Annotated[str, Meta(max_length=ID_CHARS)]
+    server: Annotated[str, Meta(max_length=64)]
 
 
 def session_id(key: SessionKey) -> str:

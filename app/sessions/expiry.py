@@ -13,6 +13,8 @@ import structlog
 
 from app.engine_view import EngineView
 from app.identifiers import UserId, is_id
+from app.realtime.hub import Hub
+from app.replicas.bus import Bus, News, Topic
 from engine.errors import EngineNotReady
 from engine.snapshot import SessionState, SessionStatus
 from engine.types import NamespaceKind, SessionKey
@@ -24,6 +26,20 @@ LOOK_S = 5.0
 
 Tell = Callable[[UserId, str, dict[str, Any]], None]
 """Send a `session.expiring` about a conversation to every socket of a person."""
+
+
+def expiry_told(hub: Hub, bus: Bus) -> Tell:
+    """Tells every socket of a person, here and on other servers."""
+
+    def hear(news: News) -> None:
+        hub.tell_user(news["user_id"], "session.expiring", news["data"], news["conversation_id"])
+
+    def tell(user_id: UserId, conversation_id: str, data: dict[str, Any]) -> None:
+        hub.tell_user(user_id, "session.expiring", data, conversation_id)
+        bus.publish(Topic.EXPIRING, user_id=user_id, conversation_id=conversation_id, data=data)
+
+    bus.on(Topic.EXPIRING, hear)
+    return tell
 
 
 class Expiry:

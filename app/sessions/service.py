@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.engine_view import EngineView
 from app.errors import NotFound, Unavailable
 from app.identifiers import UserId, is_id
+from app.sessions.everywhere import SessionsEverywhere
 from app.sessions.schemas import SessionBody, SessionList
-from engine.client import EngineClient
 from engine.errors import EngineNotReady, FilesNotDeleted
 from engine.types import Namespace, SessionKey
 
@@ -22,29 +21,25 @@ RETRY_FILES_S = 60
 
 
 class SessionService:
-    """Owns nothing: sessions are the engine's."""
+    """Owns nothing: sessions are the engines'."""
 
-    def __init__(self, engine: EngineClient, view: EngineView) -> None:
-        self._engine = engine
-        self._view = view
+    def __init__(self, everywhere: SessionsEverywhere) -> None:
+        self._everywhere = everywhere
 
     async def own(self, user_id: UserId) -> SessionList:
         """The caller's live sessions, the one used last first. Raises Unavailable while the engine is not ready."""
         with engine_refusals():
-            snapshot = await self._view.snapshot()
+            located = await self._everywhere.listed(user_id)
         namespace = Namespace.user(user_id)
-        found = [status for status in snapshot.sessions if status.key.namespace == namespace]
+        found = [one.status for one in located if one.status.key.namespace == namespace]
         return SessionList([SessionBody.of(status) for status in sorted(found, key=lambda status: status.idle_s)])
 
     async def drop(self, user_id: UserId, session_id: str) -> None:
         """Forget one now, in memory and on disk; an answer that is being made ends as cancelled. Raises NotFound."""
         if not is_id(session_id):
             raise _no_session()
-        try:
-            with engine_refusals():
-                is_dropped = await self._engine.drop_session(SessionKey(Namespace.user(user_id), session_id))
-        finally:
-            self._view.forget()
+        with engine_refusals():
+            is_dropped = await self._everywhere.drop(SessionKey(Namespace.user(user_id), session_id))
         if not is_dropped:
             raise _no_session()
 

@@ -10,7 +10,7 @@ import pytest
 from app.replicas.bus import News, Topic
 from app.replicas.shared_logs import NumberedFrame
 from tests.contracts.replicas import Deployment, Member, MemoryDeployment, RedisDeployment, joined
-from tests.support.live_server import eventually
+from tests.support.live_server import eventually, eventually_equal
 from tests.support.redis_server import RedisServer
 
 FRAMES = [b"one", b"two", b"three", b"four", b"five", b"six"]
@@ -100,6 +100,17 @@ async def test_who_is_open_is_alive_and_who_has_closed_is_not(pair: list[Member]
     await other.leases.close()
     assert await one.leases.alive(["one", "other"]) == {"one"}
     assert await one.leases.alive([]) == set()
+
+
+async def test_a_server_knows_how_many_others_hear_it(deployment: Deployment) -> None:
+    async with joined(deployment, "one", "other", "third") as members:
+
+        async def counts() -> list[int]:
+            return [await member.bus.num_others() for member in members]
+
+        await eventually_equal(counts, [2, 2, 2])
+        await members[2].bus.close()
+        await eventually_equal(lambda: members[0].bus.num_others(), 1)
 
 
 # --- rate limits ---------------------------------------------------------------------------------------------------------

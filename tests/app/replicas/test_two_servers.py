@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,56 @@ async def test_nothing_is_left_of_readers_who_come_and_go(pair: Deployment) -> N
 
 async def status(person: object, body: dict[str, dict[str, str]]) -> str:
     return str((await person.response(body["response"]["id"]))["status"])  # type: ignore[attr-defined]
+
+
+async def test_an_administrator_sees_evicts_and_kicks_sessions_of_the_other_server(pair: Deployment) -> None:
+    here, there = pair.people
+    async with pair.also("root", UserRole.ADMIN) as roots, there.socket() as watcher:
+        conversation = await here.conversation()
+        await watcher.ask("conversation.subscribe", conversation_id=conversation)
+        async with here.socket() as socket:
+            await socket.end_of((await socket.say(conversation, "hello"))["response_id"])
+        lists = [(await root.http.get("/api/v1/admin/sessions")).json() for root in roots]
+        assert [(one["total"], one["items"][0]["conversation_id"]) for one in lists] == [(1, conversation)] * 2
+        assert lists[0]["items"][0]["server"] == lists[1]["items"][0]["server"]
+        own = (await there.http.get("/api/v1/sessions")).json()["items"]
+        assert [(one["id"], one["state"]) for one in own] == [(conversation, "device")]
+
+        session = lists[1]["items"][0]["id"]
+        assert (await roots[1].http.post(f"/api/v1/admin/sessions/{session}/evict")).status_code == 204
+        (status,) = (await pair.servers[0].engine.snapshot()).sessions
+        assert status.state == "host"
+        assert (await roots[1].http.delete(f"/api/v1/admin/sessions/{session}")).status_code == 204
+        assert (await pair.servers[0].engine.snapshot()).sessions == ()
+        assert await watcher.close_code() == 4009
+        assert (await roots[1].http.delete(f"/api/v1/admin/sessions/{session}")).status_code == 404
+        acts = (await roots[0].http.get("/api/v1/admin/audit")).json()["items"]
+        assert [act["action"] for act in acts][:2] == ["session.kick", "session.evict"]
+
+
+async def test_somebody_drops_a_session_of_their_own_on_the_other_server(pair: Deployment) -> None:
+    here, there = pair.people
+    conversation = await here.conversation()
+    async with here.socket() as socket:
+        await socket.end_of((await socket.say(conversation, "hello"))["response_id"])
+    async with pair.also("bob") as bobs:
+        assert (await bobs[1].http.get("/api/v1/sessions")).json()["items"] == []
+        assert (await bobs[1].http.delete(f"/api/v1/sessions/{conversation}")).status_code == 404
+    assert (await there.http.delete(f"/api/v1/sessions/{conversation}")).status_code == 204
+    assert (await pair.servers[0].engine.snapshot()).sessions == ()
+    assert (await there.http.delete(f"/api/v1/sessions/{conversation}")).status_code == 404
+
+
+async def test_who_is_connected_to_the_other_server_hears_that_a_session_expires(pair: Deployment) -> None:
+    here, there = pair.people
+    conversation = await here.conversation()
+    async with here.socket() as socket:
+        await socket.end_of((await socket.say(conversation, "hello"))["response_id"])
+    engine = pair.servers[0].engine
+    (status,) = (await engine.snapshot()).sessions
+    leaving = replace(status, seconds_to_timeout=5.0)
+    async with there.socket() as socket:
+        engine.memory.session_states = lambda: (leaving,)  # type: ignore[method-assign]
+        expiring = await socket.until(lambda frame: frame["type"] == "session.expiring")
+    assert expiring["conversation_id"] == conversation
+    assert (expiring["data"]["session_id"], expiring["data"]["seconds_to_timeout"]) == (conversation, 5.0)
