@@ -84,8 +84,9 @@ def openapi_config(web_folder: Path) -> OpenAPIConfig:
         title="Kvasir",
         version=API_VERSION,
         description=(
-            "The REST API of a Kvasir server. Every error is application/problem+json. Somebody else's id is answered like one"
-            " that does not exist: 404. A cookie needs an Origin of ours on every method that changes something."
+            "The REST API of a Kvasir server. Every error is application/problem+json, and below /v1 what OpenAI's clients"
+            " expect. Somebody else's id is answered like one that does not exist: 404. A cookie needs an Origin of ours on"
+            " every method that changes something."
         ),
         path="/schema",
         render_plugins=[ExactDocument(path="/openapi.json"), SocketDocument(), Viewer(web_folder)],

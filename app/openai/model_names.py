@@ -11,7 +11,7 @@ from typing import Any
 
 from app.errors import Unavailable
 from app.openai.errors import UnknownModel
-from app.openai.schemas import ModelBody
+from app.openai.schemas import OpenAIModel
 from app.personas.prefixes import opening
 from app.personas.service import PersonaService
 from engine.client import EngineClient
@@ -56,7 +56,7 @@ class ModelNames:
             raise UnknownModel(f"there is no model {name[:100]!r} here; GET /v1/models says which there are")
         return Speaker(model, version.name, (opening(version.system_prompt),), version.params)
 
-    async def all(self) -> list[ModelBody]:
+    async def all(self) -> list[OpenAIModel]:
         """The model first, then the personas. Raises Unavailable while the model loads."""
         model = self._loaded()
         return [
@@ -64,7 +64,7 @@ class ModelNames:
             *(self._body(model, PERSONA_PREFIX + name, made) for name, made in await self._personas.every_name()),
         ]
 
-    async def one(self, name: str) -> ModelBody:
+    async def one(self, name: str) -> OpenAIModel:
         """Raises UnknownModel, or Unavailable while the model loads."""
         for body in await self.all():
             if body.id == name:
@@ -80,8 +80,8 @@ class ModelNames:
         return model
 
     @staticmethod
-    def _body(model: ModelInfo, name: str, created: datetime) -> ModelBody:
-        return ModelBody(id=name, created=int(created.timestamp()), max_model_len=model.context_tokens)
+    def _body(model: ModelInfo, name: str, created: datetime) -> OpenAIModel:
+        return OpenAIModel(id=name, created=int(created.timestamp()), max_model_len=model.context_tokens)
 
 
 def fingerprint_of(model: ModelInfo) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 
 from litestar import Response, Router, get, post
 from litestar.di import NamedDependency, Provide
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 
 from app.accounts.authentication import AuthenticationMiddleware
@@ -15,10 +16,11 @@ from app.clock import Now
 from app.json_request import JsonRequest
 from app.openai import response_routes
 from app.openai.completion import ChatChunks, whole_completion
+from app.openai.documented import AnswerOperation, error_responses
 from app.openai.errors import PREFIX
 from app.openai.opening import OpenAI
 from app.openai.reader import Reader, Reading, StreamReader, WholeReader
-from app.openai.schemas import ChatCompletionCreate, ModelBody, ModelList
+from app.openai.schemas import ChatCompletion, ChatCompletionCreate, OpenAIModel, OpenAIModelList
 from app.openai.session_name import session_name
 from app.realtime.hub import Hub
 from app.route_guards import known_parameters_only
@@ -27,19 +29,25 @@ from app.settings import Settings
 NO_STORE = {"Cache-Control": "no-store"}
 
 
-@get("/models", summary="List the models")
-async def list_models(openai: NamedDependency[OpenAI]) -> Response[ModelList]:
+@get("/models", summary="List the models", responses=error_responses())
+async def list_models(openai: NamedDependency[OpenAI]) -> Response[OpenAIModelList]:
     """The model that serves, and each persona as `persona:NAME`."""
-    return Response(ModelList(data=await openai.models.all()), headers=NO_STORE)
+    return Response(OpenAIModelList(data=await openai.models.all()), headers=NO_STORE)
 
 
-@get("/models/{model:str}", summary="One model")
-async def get_model(model: FromPath[str], openai: NamedDependency[OpenAI]) -> Response[ModelBody]:
-    """By the name it has in the list."""
-    return Response(await openai.models.one(model), headers=NO_STORE)
+@get("/models/{model:path}", summary="One model", responses=error_responses(404))
+async def get_model(model: FromPath[str], openai: NamedDependency[OpenAI]) -> Response[OpenAIModel]:
+    """By the name it has in the list, which may have slashes."""
+    return Response(await openai.models.one(model.removeprefix("/")), headers=NO_STORE)
 
 
-@post("/chat/completions", summary="Answer a chat", status_code=200)
+@post(
+    "/chat/completions",
+    summary="Answer a chat",
+    status_code=200,
+    operation_class=AnswerOperation,
+    responses={200: ResponseSpec(ChatCompletion, description="The answer")} | error_responses(404, 413, 415, 429, 500),
+)
 async def create_chat_completion(
     data: JSONBody[ChatCompletionCreate],
     caller: NamedDependency[Identity],
@@ -83,5 +91,4 @@ def router(settings: Settings, caller: Provide) -> Router:
         route_handlers=[list_models, get_model, create_chat_completion, *response_routes.HANDLERS],
         request_max_body_size=settings.openai_body_max_bytes,
         tags=["OpenAI"],
-        include_in_schema=False,
     )

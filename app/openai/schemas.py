@@ -146,7 +146,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: str
 
 
-class ModelBody(msgspec.Struct, frozen=True, kw_only=True):
+class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model. `max_model_len` are the tokens that prompt and answer may have together."""
 
     id: str
@@ -156,6 +156,6 @@ class ModelBody(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int
 
 
-class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+class OpenAIModelList(msgspec.Struct, frozen=True, kw_only=True):
     object: str = "list"
-    data: list[ModelBody]
+    data: list[OpenAIModel]

@@ -232,3 +232,18 @@ async def test_a_turn_that_is_still_encoded_when_its_session_is_dropped_ends_and
     assert end.reason is FinishReason.CANCELLED
     assert remembered(engine) == 0
     assert (await engine.snapshot()).sessions == ()
+
+
+async def test_what_was_counted_is_not_encoded_again(started: Started) -> None:
+    engine = await started.ready()
+    one = replace(request("a", max_tokens=2), turns=long_chat(3))
+    tokens = await engine.check(one)
+    encoded: list[object] = []
+    encode = started.tokenizer.encode_chat
+    started.tokenizer.encode_chat = lambda *given, **more: encoded.append(given) or encode(*given, **more)  # type: ignore[method-assign, func-returns-value]
+    await engine.submit(one)
+    (end,) = await started.listener.end_of("a")
+    assert (end.usage.input_tokens, encoded) == (tokens, [])
+    await engine.submit(replace(one, request_id=RequestId("b")))
+    await started.listener.end_of("b")
+    assert len(encoded) == 1

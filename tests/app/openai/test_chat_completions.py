@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.accounts.models import UserRole
-from engine.types import Priority, Role
-from tests.app.openai.surface import Program, assistant, error, text_of, user
+from engine.types import ModelInfo, Priority, Role
+from tests.app.openai.surface import Program, assistant, error, open_program, text_of, user
+from tests.support.fake_engine import FakeEngine
 from tests.support.scripts import ENDLESS, failing_script, text_script
 
 USAGE_KEYS = {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"}
@@ -143,6 +146,19 @@ async def test_a_persona_is_a_model(program: Program) -> None:
     assert body["usage"]["kvasir"]["cached_from"]["prefix"] > 0
     error(await program.try_to_complete(model="persona:parrot"), 404, "model_not_found", "model")
     error(await program.http.get("/v1/models/persona:parrot"), 404, "model_not_found", "model")
+
+
+async def test_a_name_with_a_slash_is_found_like_any_other(tmp_path: Path, sqlite_url: str) -> None:
+    class Named(FakeEngine):
+        @property
+        def model(self) -> ModelInfo | None:
+            model = super().model
+            return None if model is None else replace(model, name="org/fake")
+
+    async with open_program(tmp_path, sqlite_url, engine=Named(delay_s=0)) as program:
+        for path in ("org/fake", "org%2Ffake"):
+            assert (await program.http.get(f"/v1/models/{path}")).json()["id"] == "org/fake"
+        assert (await program.complete(model="org/fake"))["model"] == "org/fake"
 
 
 async def test_a_returning_chat_computes_only_its_new_words(program: Program) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 import msgspec
-import pytest
 
 from app.openai.response_request import NEUTRAL
 from app.openai.response_schemas import ResponseCreate
 from engine.types import ContextPolicy, Role
-from tests.app.openai.surface import Program, error, program_of
+from tests.app.openai.surface import Program, error, open_program, program_of
 from tests.support.client import running_app
+from tests.support.clock import SteppedClock
 from tests.support.fake_engine import FakeEngine
 from tests.support.scripts import ENDLESS, failing_script, text_script
 
@@ -125,9 +125,9 @@ async def test_what_is_deleted_cannot_be_read_or_gone_on_with(program: Program) 
         error(refused, 404, "previous_response_not_found", "previous_response_id")
 
 
-async def test_a_response_is_its_keys_and_its_customers_own(tmp_path: Path, sqlite_url: str) -> None:
+async def test_a_response_is_its_keys_and_its_customers_own(tmp_path: Path, database_url: str) -> None:
     async with (
-        running_app(tmp_path, sqlite_url, engine=FakeEngine(delay_s=0)) as running,
+        running_app(tmp_path, database_url, engine=FakeEngine(delay_s=0)) as running,
         program_of(running, "ann", keys=2) as (one, other),
         running.signed_in("bob") as bob,
     ):
@@ -226,13 +226,15 @@ def test_every_field_is_either_used_or_refused() -> None:
     assert not used & NEUTRAL.keys()
 
 
-@pytest.mark.parametrize("days", [29, 31])
-async def test_a_chain_goes_when_nothing_was_added_to_it_for_as_long_as_it_is_kept(program: Program, days: int) -> None:
-    first = await respond(program)
-    program.running.clock.advance(timedelta(days=20).total_seconds())
-    second = await respond(program, previous_response_id=first["id"])
-    program.running.clock.advance(timedelta(days=days).total_seconds())
-    await program.context.openai.responses.purge()
-    for body in (first, second):
-        status = (await program.http.get(f"/v1/responses/{body['id']}")).status_code
-        assert status == (200 if days < 30 else 404)
+async def test_a_chain_goes_when_nothing_was_added_to_it_for_as_long_as_it_is_kept(
+    tmp_path: Path, database_url: str, clock: SteppedClock
+) -> None:
+    async with open_program(tmp_path, database_url, clock=clock) as program:
+        first = await respond(program)
+        clock.advance(timedelta(days=20).total_seconds())
+        second = await respond(program, previous_response_id=first["id"])
+        for days, status in ((29, 200), (2, 404)):
+            clock.advance(timedelta(days=days).total_seconds())
+            await program.context.openai.responses.purge()
+            for body in (first, second):
+                assert (await program.http.get(f"/v1/responses/{body['id']}")).status_code == status
