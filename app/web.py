@@ -22,7 +22,7 @@ from app.json_request import JsonRequest
 from app.settings import Settings
 
 WEB_FOLDER = Path(__file__).resolve().parent.parent / "web"
-PAGES = {"/": "/index.html", "/admin": "/admin.html"}
+PAGES = {"/": "/index.html", "/admin": "/admin.html", "/inbox": "/inbox.html"}
 """Which file a page is, by its address."""
 
 SERVED_SUFFIXES = frozenset({".html", ".js", ".css", ".svg", ".png", ".ico", ".webmanifest", ".woff2", ".txt", ".json"})

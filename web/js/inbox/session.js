@@ -1,0 +1,124 @@
+/**
+ * Who is signed in at the inbox, and whether they answer people. Signing in is the chat's own.
+ *
+ * @import { Api } from "../api.js"
+ * @import { Store } from "../store.js"
+ * @import { Saying } from "../texts.js"
+ * @import { User, WaysIn } from "../wire.d.ts"
+ * @import { DeskState } from "./state.js"
+ */
+
+import { Refusal, messageOf } from "../api.js";
+import { backoffMs } from "../backoff.js";
+import { NOTHING_YET } from "./state.js";
+
+export class DeskSession {
+  /**
+   * @param {Api} api
+   * @param {Store<DeskState>} store
+   * @param {object} outside
+   * @param {() => void} outside.begin somebody who may is signed in
+   * @param {() => void} outside.end nobody is any more
+   * @param {(message: string) => void} outside.tellTabs
+   * @param {(callback: () => void, ms: number) => number} outside.setTimer
+   * @param {(timer: number | undefined) => void} outside.clearTimer
+   * @param {() => number} outside.random
+   */
+  constructor(api, store, outside) {
+    this.api = api;
+    this.store = store;
+    this.outside = outside;
+    this.failures = 0;
+    /** @type {number | undefined} */
+    this.timer = undefined;
+  }
+
+  async start() {
+    this.outside.clearTimer(this.timer);
+    try {
+      this.begin(await this.api.me());
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) {
+        this.store.set({ phase: "signed_out", signInNotice: null });
+        return;
+      }
+      this.failures += 1;
+      this.store.set({ phase: "unreachable" });
+      this.timer = this.outside.setTimer(() => void this.start(), backoffMs(this.failures, this.outside.random));
+    }
+  }
+
+  /** @returns {Promise<WaysIn>} */
+  async waysIn() {
+    try {
+      return await this.api.waysIn();
+    } catch {
+      return { signup: "closed", oidc: null };
+    }
+  }
+
+  /** @param {string} username @param {string} password */
+  signIn(username, password) {
+    return this.enter(() => this.api.signIn(username, password));
+  }
+
+  /** @param {string} username @param {string} password */
+  signUp(username, password) {
+    return this.enter(() => this.api.signUp(username, password));
+  }
+
+  /** @param {() => Promise<{user: User}>} ask @returns {Promise<Saying | null>} what went wrong */
+  async enter(ask) {
+    try {
+      const { user } = await ask();
+      this.begin(user);
+      this.outside.tellTabs("signed-in");
+      return null;
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) return { key: "wrong" };
+      if (problem instanceof Refusal && problem.status === 429) {
+        return { key: "tooManyTries", values: { wait_s: problem.retryAfterS ?? 60 } };
+      }
+      return messageOf(problem);
+    }
+  }
+
+  /** @returns {Promise<Saying | null>} what went wrong */
+  async signOut() {
+    try {
+      await this.api.signOut();
+    } catch (problem) {
+      if (!(problem instanceof Refusal && problem.status === 401)) return messageOf(problem);
+    }
+    this.over(null);
+    this.outside.tellTabs("signed-out");
+    return null;
+  }
+
+  /** Asks whether the sign-in still holds, and the rights, after a sign that one of them may not. */
+  async check() {
+    try {
+      const user = await this.api.me();
+      const before = this.store.state.user;
+      if (before?.id !== user.id || before.role !== user.role) this.begin(user);
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) this.over({ key: "ended" });
+    }
+  }
+
+  /** @param {Saying | null} notice */
+  over(notice) {
+    if (this.store.state.phase === "signed_out") return;
+    this.outside.end();
+    this.store.set({ ...NOTHING_YET, phase: "signed_out", signInNotice: notice, user: null });
+  }
+
+  /** @param {User} user */
+  begin(user) {
+    this.failures = 0;
+    const mayAnswer = user.role === "agent" || user.role === "admin";
+    this.outside.end();
+    this.store.set({ ...NOTHING_YET, phase: mayAnswer ? "signed_in" : "forbidden", signInNotice: null, user });
+    if (mayAnswer) this.outside.begin();
+  }
+}
