@@ -63,9 +63,7 @@ export class Visit {
       onFrame: (frame) => this.receive(frame),
       onConnection: (connection) => this.connectionChanged(connection),
       onHandshakeRefused: () => undefined,
-      setTimer: outside.setTimer,
-      clearTimer: outside.clearTimer,
-      random: outside.random,
+      ...outside,
     });
   }
 

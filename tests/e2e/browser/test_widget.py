@@ -10,16 +10,16 @@ import httpx
 import pytest
 from playwright.async_api import Page, expect
 
+from app.clock import utc_now
+from tests.app.widgets.site import signed
+from tests.e2e.browser.axe import PHONE, Auditor
 from tests.e2e.browser.conftest import Visitors
 from tests.e2e.browser.pages import ARTIFACTS
-from tests.e2e.browser.test_accessibility import PHONE, Auditor, axe
 from tests.support.client import PASSWORD
 from tests.support.other_site import OtherSite, other_site
 from tests.support.server_process import ServerProcess
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
-
-__all__ = ["axe"]
 
 WIDGET = {"name": "Shop", "anonymous": True, "title": "Ask the tea shop", "greeting": "Hello! What can we do for you?"}
 
@@ -68,12 +68,11 @@ class WidgetPage:
 
 @pytest.mark.parametrize("look", [{}, PHONE], ids=["desk", "phone in the dark"])
 async def test_a_visitor_chats_on_a_foreign_page_and_is_the_same_after_a_reload(
-    visitors: Visitors, server: ServerProcess, site: OtherSite, axe: str, look: dict[str, Any]
+    visitors: Visitors, server: ServerProcess, site: OtherSite, auditor: Auditor, look: dict[str, Any]
 ) -> None:
     """botfront/rasa-webchat#166: a reload made a new visitor, and what was said meanwhile was lost."""
     visitors.may_lose_network = True
     widget_id = await made_widget(server, site)
-    auditor = Auditor(axe)
     context = await visitors.profile(signed_in=False, reduced_motion="reduce", **look)
     shop = WidgetPage(await context.new_page())
     await shop.page.goto(f"{site.origin}/page?widget={widget_id}")
@@ -148,9 +147,6 @@ async def test_whom_the_site_has_signed_in_has_one_history_on_two_devices_in_chi
     visitors: Visitors, server: ServerProcess, site: OtherSite
 ) -> None:
     """Case C45: a visitor signed in by the site keeps the same history on two devices."""
-    from tests.app.widgets.site import signed
-    from app.clock import utc_now
-
     async with administrator(server) as admin:
         answer = await admin.post(
             "/api/v1/widgets",

@@ -8,7 +8,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { Icon } from "../../components/icon.js";
-import { useTexts } from "../../components/language.js";
+import { useChoices, useTexts } from "../../components/language.js";
 import { fitHeight, isSendKey } from "../../components/textarea.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/inbox.js";
@@ -19,6 +19,7 @@ const SHOWN_MAX = 8;
 /** @param {{state: DeskState, desk: Desk}} props */
 export function AnswerForm({ state, desk }) {
   const { t } = useTexts(texts);
+  const { sendKey } = useChoices();
   const id = state.openedId ?? "";
   const [text, setText] = useState(() => desk.drafts.get(id) ?? "");
   const [chosen, setChosen] = useState(0);
@@ -64,13 +65,13 @@ export function AnswerForm({ state, desk }) {
     if (word !== undefined && step !== undefined && found.length) {
       event.preventDefault();
       setChosen((at + step + found.length) % found.length);
-    } else if (canned && (isSendKey(event) || (event.key === "Tab" && !event.shiftKey))) {
+    } else if (canned && (isSendKey(event, "enter") || (event.key === "Tab" && !event.shiftKey))) {
       event.preventDefault();
       insert(canned);
     } else if (word !== undefined && event.key === "Escape") {
       event.preventDefault();
       change("");
-    } else if (isSendKey(event)) void send(event);
+    } else if (isSendKey(event, sendKey)) void send(event);
   };
   return html`
     <form class="answer" onSubmit=${send}>
@@ -102,7 +103,7 @@ export function AnswerForm({ state, desk }) {
         aria-controls=${word === undefined ? undefined : "canned-list"}
         aria-activedescendant=${found.length ? `canned-${at}` : undefined}
         placeholder=${t(isMine ? "placeholder" : "placeholderTake")}
-        title=${t("keys")}
+        title=${sendKey === "enter" ? t("keys") : undefined}
         value=${text}
         onInput=${(/** @type {any} */ event) => change(event.target.value)}
         onKeyDown=${keyDown}

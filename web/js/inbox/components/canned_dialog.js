@@ -6,6 +6,7 @@
  */
 
 import { useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { Dialog } from "../../components/dialog.js";
 import { Icon } from "../../components/icon.js";
 import { useTexts } from "../../components/language.js";
 import { html } from "../../html.js";
@@ -17,41 +18,31 @@ const CONTENT_MAX_CHARS = 20_000;
 /** @param {{canned: readonly Canned[], desk: Desk, onClose: () => void}} props */
 export function CannedDialog({ canned, desk, onClose }) {
   const { t } = useTexts(texts);
-  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   /** Which one is changed; `new` for one that is not there yet. */
   const [editing, setEditing] = useState(/** @type {Canned | "new" | null} */ (null));
-  useLayoutEffect(() => {
-    const before = /** @type {HTMLElement | null} */ (document.activeElement);
-    dialog.current?.showModal();
-    return () => before?.isConnected && before.focus();
-  }, []);
-  const clickOutside = (/** @type {Event} */ event) => event.target === dialog.current && onClose();
   return html`
-    <dialog ref=${dialog} class="dialog canned-dialog" aria-labelledby="canned-title" onCancel=${onClose} onClick=${clickOutside}>
-      <div class="dialog-body">
-        <h2 id="canned-title">${t("canned")}</h2>
-        ${editing === null
-          ? html`
-              ${canned.length === 0 && html`<p>${t("cannedNone")}</p>`}
-              <ul class="canned-all">
-                ${canned.map(
-                  (one) => html`
-                    <li key=${one.id}>
-                      <div class="canned-words"><strong dir="auto">${one.title}</strong><span dir="auto">${one.content}</span></div>
-                      <button type="button" class="icon-button" aria-label=${t("edit", { title: one.title })} onClick=${() => setEditing(one)}><${Icon} name="pencil" /></button>
-                      <button type="button" class="icon-button" aria-label=${t("delete", { title: one.title })} onClick=${() => desk.deleteCanned(one)}><${Icon} name="trash" /></button>
-                    </li>
-                  `,
-                )}
-              </ul>
-              <div class="dialog-buttons">
-                <button type="button" class="button" onClick=${onClose}>${t("close")}</button>
-                <button type="button" class="button button-primary" onClick=${() => setEditing("new")}>${t("cannedNew")}</button>
-              </div>
-            `
-          : html`<${Editor} one=${editing === "new" ? null : editing} desk=${desk} onDone=${() => setEditing(null)} />`}
-      </div>
-    </dialog>
+    <${Dialog} title=${t("canned")} class="canned-dialog" onClose=${onClose}>
+      ${editing === null
+        ? html`
+            ${canned.length === 0 && html`<p>${t("cannedNone")}</p>`}
+            <ul class="canned-all">
+              ${canned.map(
+                (one) => html`
+                  <li key=${one.id}>
+                    <div class="canned-words"><strong dir="auto">${one.title}</strong><span dir="auto">${one.content}</span></div>
+                    <button type="button" class="icon-button" aria-label=${t("edit", { title: one.title })} onClick=${() => setEditing(one)}><${Icon} name="pencil" /></button>
+                    <button type="button" class="icon-button" aria-label=${t("delete", { title: one.title })} onClick=${() => desk.deleteCanned(one)}><${Icon} name="trash" /></button>
+                  </li>
+                `,
+              )}
+            </ul>
+            <div class="dialog-buttons">
+              <button type="button" class="button" onClick=${onClose}>${t("close")}</button>
+              <button type="button" class="button button-primary" onClick=${() => setEditing("new")}>${t("cannedNew")}</button>
+            </div>
+          `
+        : html`<${Editor} one=${editing === "new" ? null : editing} desk=${desk} onDone=${() => setEditing(null)} />`}
+    <//>
   `;
 }
 
