@@ -32,6 +32,8 @@ from app.text import require_storable
 logger = structlog.stdlib.get_logger(__name__)
 
 ADMIN = "admin"
+VISITOR_PREFIX = "visitor-"
+"""How the names of accounts begin that are made by `visitor_accounts`, and no others."""
 USERNAME = re.compile(r"[\w.@+-]{1,64}")
 
 
@@ -226,6 +228,9 @@ class AccountService:
         if name == ADMIN and role is not UserRole.ADMIN:
             # The link that every start prints signs in whoever has this name.
             raise InvalidInput(f"the account {ADMIN!r} has the role {UserRole.ADMIN}, got {role}")
+        if name.startswith(VISITOR_PREFIX):
+            # What agents are shown of a visitor, the site has said; of others it would be their own word.
+            raise InvalidInput(f"names that begin with {VISITOR_PREFIX} are for visitors of widgets")
         if role is UserRole.VISITOR:
             raise InvalidInput("visitors come through a widget; an account that is made has another role")
         if (

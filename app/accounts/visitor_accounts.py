@@ -15,10 +15,9 @@ from app.accounts import queries
 from app.accounts.credentials import add_credential
 from app.accounts.models import CredentialKind, User, UserRole
 from app.accounts.revocations import Revocations
+from app.accounts.service import VISITOR_PREFIX
 from app.clock import Now
 from app.identifiers import UserId, new_id, new_secret
-
-PREFIX = "visitor-"
 
 
 class VisitorAccounts:
@@ -34,7 +33,7 @@ class VisitorAccounts:
         session.add(
             User(
                 id=user_id,
-                username=f"{PREFIX}{user_id}",
+                username=f"{VISITOR_PREFIX}{user_id}",
                 role=UserRole.VISITOR,
                 password_hash=None,
                 created_at=self._now(),

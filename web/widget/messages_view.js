@@ -32,7 +32,6 @@ export class MessagesView {
   }
 
   update() {
-    const isNearEnd = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < NEAR_END_PX;
     const { visit } = this;
     this.earlier.hidden = !visit.thread.hasEarlier;
     const messages = /** @type {SaidMessage[]} */ (visit.messages);
@@ -52,7 +51,11 @@ export class MessagesView {
       if (this.list.children[index] !== node) this.list.insertBefore(node, this.list.children[index] ?? null);
     });
     while (this.list.children.length > nodes.length) this.list.lastElementChild?.remove();
-    if (isNearEnd) this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  /** Whoever reads further up is left alone. */
+  get isAtEnd() {
+    return this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < NEAR_END_PX;
   }
 
   toEnd() {

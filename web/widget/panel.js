@@ -75,6 +75,7 @@ export class Panel {
   update() {
     const { visit } = this;
     const { state } = visit;
+    const wasAtEnd = this.messages.isAtEnd;
     showText(this.status, this.statusText());
     this.person.hidden = state === "queued" || state === "human" || visit.wantsPerson;
     this.messages.update();
@@ -83,6 +84,7 @@ export class Panel {
     this.go.hidden = !this.halt.hidden;
     this.go.disabled = this.field.value.trim() === "" || visit.problem === "signed_out" || visit.problem === "turned_away";
     this.rating.update();
+    if (wasAtEnd) this.messages.toEnd();
     this.tell();
   }
 

@@ -35,6 +35,11 @@ export class Typing {
     }, SHOWN_MS);
   }
 
+  /** What is written next is another message. */
+  sent() {
+    this.lastToldMs = -Infinity;
+  }
+
   /** Whether it is time to tell again that the visitor writes. */
   isToBeTold() {
     const now = this.outside.nowMs();

@@ -130,6 +130,7 @@ export class Visit {
   /** @param {string} content */
   send(content) {
     this.rating = null;
+    this.typing.sent();
     this.unsent.add(this.outside.newId(), content);
     void this.flush();
   }

@@ -203,6 +203,8 @@ async def test_a_visitors_account_stays_one(running: RunningApp) -> None:
         problem(await site.admin.patch(bobs, json={"role": "visitor"}), 409, "fixed_role")
         made = await site.admin.post("/api/v1/admin/users", json={"username": "eve", "role": "visitor"})
         problem(made, 400, "invalid_input")
+        posing = await site.admin.post("/api/v1/admin/users", json={"username": "Visitor-1", "role": "user"})
+        problem(posing, 400, "invalid_input")
         names = [item["username"] for item in (await site.admin.get("/api/v1/admin/users")).json()["items"]]
         assert sorted(names) == ["bob", "root"]
         visitors = (await site.admin.get("/api/v1/admin/users", params={"role": "visitor"})).json()["items"]

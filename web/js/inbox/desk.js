@@ -61,6 +61,7 @@ export class Desk {
       void this.readLists();
       if (id === this.state.openedId) void this.readOpened();
     } else if (name === "message.created") {
+      if (data["role"] === "user" && id === this.state.openedId) this.store.set({ isTyping: false });
       if (id === this.state.openedId) void this.readMessages();
       else if (data["role"] === "user") this.store.set({ unseen: new Set([...this.state.unseen, id]) });
     } else if (name === "typing" && id === this.state.openedId && !data["author"]) this.personTypes();
@@ -193,6 +194,7 @@ export class Desk {
     try {
       const { message, conversation } = await this.api.answer(openedId, text, key);
       this.keys.delete(openedId);
+      this.lastTypingMs = -Infinity;
       const { opened, messages } = this.state;
       if (openedId !== this.state.openedId || !opened) return true;
       const isNew = !messages.some((known) => known.id === message.id);

@@ -4,7 +4,7 @@ import * as problems from "./problems.js";
 
 export const en = {
   ...problems.en,
-  "problem.taken": "Somebody else was faster with this conversation. {detail}",
+  "problem.taken": "Somebody else was faster. {detail}",
   title: "Inbox",
   loading: "Loading",
   skip: "Skip to the conversation",
@@ -89,7 +89,7 @@ export const en = {
 /** @type {Record<keyof typeof en, import("../texts.js").Text>} */
 export const zh = {
   ...problems.zh,
-  "problem.taken": "这段对话已被其他人接手。{detail}",
+  "problem.taken": "已被其他人接手。{detail}",
   title: "客服收件箱",
   loading: "正在加载",
   skip: "跳到对话",

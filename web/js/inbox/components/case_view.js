@@ -53,8 +53,8 @@ export function CaseView({ state, desk }) {
     </header>
     <p class="case-state is-${conversation.state}" role="status">
       <${StateWords} state=${state} desk=${desk} />
-      ${opened.cause !== null && conversation.state !== "bot" && html` <span class="case-cause">${t(/** @type {any} */ (`cause.${opened.cause}`))}</span>`}
-      ${opened.reason !== null && html` <span class="case-cause" dir="auto">${t("because", { reason: opened.reason })}</span>`}
+      ${opened.cause !== null && conversation.state === "queued" && html` <span class="case-cause">${t(/** @type {any} */ (`cause.${opened.cause}`))}</span>`}
+      ${opened.reason !== null && conversation.state === "queued" && html` <span class="case-cause" dir="auto">${t("because", { reason: opened.reason })}</span>`}
     </p>
     <div class="case-messages" ref=${frame} onScroll=${onScroll} role="log" aria-label=${t("messages")} aria-live="polite" tabindex="0">
       ${state.earlierCursor !== null && html`<button type="button" class="button case-earlier" onClick=${() => desk.readEarlier()}>${t("earlier")}</button>`}
@@ -83,8 +83,15 @@ function Acts({ state, desk }) {
   const { conversation } = state.opened;
   const isMine = desk.isMine(state.opened);
   const mayEnd = isMine || state.user?.role === "admin" || conversation.state === "queued";
+  // What was pressed goes with what it did, and the focus goes on: to the list, or to where one writes.
+  const doAndGoOn = async (/** @type {"take" | "return" | "resolve" | "release"} */ name) => {
+    await desk.act(name);
+    if (document.activeElement !== document.body) return;
+    const next = document.querySelector(desk.state.openedId === null ? ".queue-row" : ".case-messages") ?? document.getElementById("case");
+    if (next instanceof HTMLElement) next.focus();
+  };
   const act = (/** @type {"take" | "return" | "resolve" | "release"} */ name, isPrimary = false) => html`
-    <button type="button" class="button ${isPrimary ? "button-primary" : ""}" aria-disabled=${state.isBusy} onClick=${() => desk.act(name)}>${t(name)}</button>
+    <button type="button" class="button ${isPrimary ? "button-primary" : ""}" aria-disabled=${state.isBusy} onClick=${() => doAndGoOn(name)}>${t(name)}</button>
   `;
   return html`
     <div class="case-acts">

@@ -87,7 +87,7 @@ function Rooms({ state, session, desk }) {
       <a class="skip" href="#case" onClick=${skip}>${t("skip")}</a>
       <div class="inbox-side">
         <header class="inbox-head">
-          <h1 class="brand"><${Mark} /><span>Kvasir <span class="brand-soft">${t("title")}</span></span></h1>
+          <h1 class="inbox-title"><${Mark} /><span>Kvasir <span class="inbox-title-soft">${t("title")}</span></span></h1>
           <button type="button" class="icon-button" aria-label=${t("cannedManage")} title=${t("cannedManage")} onClick=${() => desk.store.set({ isCannedOpen: true })}>
             <${Icon} name="pencil" />
           </button>
