@@ -45,7 +45,7 @@ button:disabled { cursor: default; }
 .bubble { padding: 9px 13px; border-radius: 14px; background: var(--soft); overflow-wrap: anywhere; }
 .own .bubble { background: var(--accent); color: var(--accent-ink); white-space: pre-wrap; border-end-end-radius: 4px; }
 .said:not(.own) .bubble { border-end-start-radius: 4px; }
-.agent .bubble { box-shadow: inset 3px 0 0 var(--accent); padding-inline-start: 16px; }
+.agent .bubble { background: var(--ground); border: 1px solid var(--edge); }
 .own.pending .bubble { background: var(--soft); color: var(--ink); border: 1px dashed var(--edge); }
 .bubble p, .bubble ul, .bubble ol, .bubble pre { margin: 0 0 8px; }
 .bubble > :last-child { margin-bottom: 0; }

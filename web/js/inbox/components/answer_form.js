@@ -95,9 +95,7 @@ export function AnswerForm({ state, desk }) {
         id="answer"
         dir="auto"
         rows="1"
-        role="combobox"
         aria-label=${t("answer")}
-        aria-expanded=${found.length > 0}
         aria-autocomplete="list"
         aria-haspopup="listbox"
         aria-controls=${word === undefined ? undefined : "canned-list"}

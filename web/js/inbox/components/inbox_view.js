@@ -83,11 +83,12 @@ function Rooms({ state, session, desk }) {
     if (problem !== null) desk.toast(problem, true);
   };
   return html`
-    <div class="inbox ${state.openedId === null ? "" : "has-case"}">
+    <main class="inbox ${state.openedId === null ? "" : "has-case"}">
+      <h1 class="visually-hidden">${t("title")}</h1>
       <a class="skip" href="#case" onClick=${skip}>${t("skip")}</a>
       <div class="inbox-side">
         <header class="inbox-head">
-          <h1 class="inbox-title"><${Mark} /><span>Kvasir <span class="inbox-title-soft">${t("title")}</span></span></h1>
+          <p class="inbox-title"><${Mark} /><span>Kvasir <span class="inbox-title-soft">${t("title")}</span></span></p>
           <button type="button" class="icon-button" aria-label=${t("cannedManage")} title=${t("cannedManage")} onClick=${() => desk.store.set({ isCannedOpen: true })}>
             <${Icon} name="pencil" />
           </button>
@@ -100,12 +101,12 @@ function Rooms({ state, session, desk }) {
           <button type="button" class="icon-button" aria-label=${t("signOut")} title=${t("signOut")} onClick=${signOut}><${Icon} name="leave" /></button>
         </footer>
       </div>
-      <main class="inbox-main" id="case" tabindex="-1">
+      <section class="inbox-main" id="case" tabindex="-1">
         ${!state.isLive && state.isRead && html`<div class="banner" role="status"><span>${t("offline")}</span></div>`}
         <${CaseView} key=${state.openedId ?? ""} state=${state} desk=${desk} />
-      </main>
+      </section>
       <${Toasts} toasts=${state.toasts} onDismiss=${(/** @type {string} */ id) => desk.dismiss(id)} />
       ${state.isCannedOpen && html`<${CannedDialog} canned=${state.canned} desk=${desk} onClose=${() => desk.store.set({ isCannedOpen: false })} />`}
-    </div>
+    </main>
   `;
 }
