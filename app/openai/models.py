@@ -18,8 +18,8 @@ class StoredResponse(Base):
 
     It belongs to a key (without one: to the person), and to one customer of the key where the request named one. `previous_id`
     is what it went on from, `root_id` where that began; both without a foreign key: what was deleted is missing, and is noticed.
-    `input` are its own messages as pairs of role and text, `output` is what was answered, with its ids in the packed form of
-    `app.responses.token_ids`. `body` is the object as it was answered, in JSON.
+    `input` are its own messages (`app.openai.response_tools.StoredTurn`), `output` is what was said, with its ids in the packed
+    form of `app.responses.token_ids`. `body` is the object as it was answered, in JSON; calls of tools are only there.
     """
 
     __tablename__ = "openai_responses"

@@ -17,6 +17,7 @@ from app.openai.response_schemas import (
     ResponseObject,
     TextConfig,
 )
+from app.openai.response_tools import FunctionCallItem, call_items
 from app.openai.usage_body import response_usage
 from engine.types import Finished, FinishReason, SamplingParams
 
@@ -39,11 +40,14 @@ def begun_response(identity: CallIdentity, wanted: ResponseCreate, sampling: Sam
         max_output_tokens=wanted.max_output_tokens,
         metadata=wanted.metadata or {},
         model=identity.model,
+        parallel_tool_calls=wanted.parallel_tool_calls is not False,
         previous_response_id=wanted.previous_response_id,
         store=wanted.store is not False,
         temperature=sampling.temperature,
         text=wanted.text or TextConfig(),
         top_logprobs=sampling.top_logprobs or 0,
+        tool_choice=wanted.tool_choice or "auto",
+        tools=wanted.tools or [],
         top_p=sampling.top_p,
         truncation=wanted.truncation or "disabled",
         user=wanted.user,
@@ -68,6 +72,11 @@ def ended_response(begun: ResponseObject, call: Call, finished: Finished, ended_
     text, logprobs = call.text, token_logprobs(call.logprobs)
     status = STATUS[finished.reason]
     is_whole = finished.reason is FinishReason.STOP
+    output: list[OutputMessage | FunctionCallItem] = []
+    if text:
+        said_all = is_whole or bool(call.tool_calls)
+        output.append(output_message(begun.id, text, "completed" if said_all else "incomplete", logprobs))
+    output += call_items(begun.id, call.tool_calls, is_whole=is_whole)
     failure = None
     if finished.failure is not None:
         failure = ResponseFailure(FAILURE_CODE, finished.failure.message)
@@ -77,6 +86,6 @@ def ended_response(begun: ResponseObject, call: Call, finished: Finished, ended_
         completed_at=int(ended_at.timestamp()) if is_whole else None,
         error=failure,
         incomplete_details={"reason": "max_output_tokens"} if finished.reason is FinishReason.LENGTH else None,
-        output=[output_message(begun.id, text, "completed" if is_whole else "incomplete", logprobs)] if text else [],
+        output=output,
         usage=response_usage(finished.usage),
     )

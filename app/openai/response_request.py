@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.errors import InvalidInput
@@ -12,7 +13,7 @@ from app.openai.response_schemas import InputItem, ResponseCreate
 from app.openai.sampling import require_neutral
 from app.openai.structure import schema_text
 from app.text import require_storable
-from engine.structure import Constraint, JsonObject, JsonSchema
+from engine.structure import Constraint, JsonObject, JsonSchema, ToolCall
 from engine.types import Role, Turn
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
@@ -21,7 +22,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "context_management": ([],),
     "max_tool_calls": (),
     "moderation": (),
-    "parallel_tool_calls": (True, False),
     "prompt": (),
     "prompt_cache_key": (),
     "prompt_cache_retention": (),
@@ -29,10 +29,18 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "safety_identifier": (),
     "service_tier": ("auto", "default"),
     "stream_options": ({}, {"include_obfuscation": False}),
-    "tool_choice": ("auto", "none"),
-    "tools": ([],),
 }
 """Fields that are not supported, each with the values that change nothing; null is one of them everywhere."""
+
+
+FIELDS: Mapping[str, frozenset[str]] = {
+    "message": frozenset({"role", "content"}),
+    "function_call": frozenset({"call_id", "name", "arguments"}),
+    "function_call_output": frozenset({"call_id", "output"}),
+}
+"""What an item of each type has to have, and nothing else of CONTENTS."""
+
+CONTENTS = ("role", "content", "call_id", "name", "arguments", "output")
 
 
 def require_supported(wanted: ResponseCreate) -> None:
@@ -70,21 +78,39 @@ def turns_of(given: str | Sequence[InputItem]) -> tuple[Turn, ...]:
     if isinstance(given, str):
         _require_storable(given, "input")
         return (Turn(Role.USER, given),)
-    turns = tuple(_turn(item, f"input[{index}]") for index, item in enumerate(given))
+    turns: list[Turn] = []
+    for index, item in enumerate(given):
+        turn = _turn(item, f"input[{index}]")
+        if item.type == "function_call" and turns and turns[-1].role is Role.ASSISTANT:
+            # Calls that one answer made, and what it said before them, are one message.
+            turns[-1] = replace(turns[-1], tool_calls=(*turns[-1].tool_calls, *turn.tool_calls))
+        else:
+            turns.append(turn)
     if turns[-1].role is Role.ASSISTANT:
-        place = f"input[{len(turns) - 1}].role"
+        place = f"input[{len(given) - 1}]"
         raise RefusedParameter(place, "expected a last message of somebody who wants an answer, got the assistant's")
-    return turns
+    return tuple(turns)
 
 
 def _turn(item: InputItem, place: str) -> Turn:
-    if item.type != "message":
+    fields = FIELDS.get(item.type)
+    if fields is None:
         raise UnsupportedParameter(f"{place}.type", f"input of the type {item.type!r} is not supported")
-    if item.role is None:
-        raise RefusedParameter(f"{place}.role", f"expected {place} to have a role, got none")
-    text = joined_text(item.content, f"{place}.content")
-    _require_storable(text, f"{place}.content")
-    return Turn(ROLES[item.role], text)
+    for name in CONTENTS:
+        value = getattr(item, name)
+        if (value is not None) != (name in fields):
+            what = "has to have" if name in fields else "cannot have"
+            raise RefusedParameter(f"{place}.{name}", f"an item of the type {item.type} {what} the field {name}")
+        if isinstance(value, str):
+            _require_storable(value, f"{place}.{name}")
+    if item.type == "function_call":
+        call = ToolCall(item.call_id or "", item.name or "", item.arguments or "")
+        return Turn(Role.ASSISTANT, "", tool_calls=(call,))
+    content = "output" if item.type == "function_call_output" else "content"
+    text = joined_text(getattr(item, content), f"{place}.{content}")
+    _require_storable(text, f"{place}.{content}")
+    role = Role.TOOL if item.role is None else ROLES[item.role]
+    return Turn(role, text, tool_call_id=item.call_id)
 
 
 def _require_storable(text: str, place: str) -> None:

@@ -10,8 +10,9 @@ from msgspec import Meta
 from app.openai.logprobs import TokenLogprobBody
 from app.openai.messages import MESSAGES_MAX, ContentPart
 from app.openai.models import ID_MAX_CHARS
+from app.openai.response_tools import FunctionCallItem, ResponseTool, ToolChoice
 from app.openai.schemas import SampledRequest, Tokens
-from app.openai.structure import FunctionName
+from app.openai.structure import TOOLS_MAX, FunctionName
 from app.text import STORABLE_PATTERN
 
 MetadataKey = Annotated[str, Meta(max_length=64, pattern=STORABLE_PATTERN)]
@@ -19,7 +20,8 @@ MetadataText = Annotated[str, Meta(max_length=512, pattern=STORABLE_PATTERN)]
 
 
 class InputItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One message. What an answer of ours comes with (`id`, `status`, `phase`) is taken back and means nothing."""
+    """One message; or with `type` function_call a call that was made, and with function_call_output what came of it. What an
+    answer of ours comes with (`id`, `status`, `phase`) is taken back and means nothing."""
 
     role: Literal["system", "developer", "user", "assistant"] | None = None
     content: str | list[ContentPart] | None = None
@@ -27,6 +29,10 @@ class InputItem(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     id: str | None = None
     status: str | None = None
     phase: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | list[ContentPart] | None = None
 
 
 Items = Annotated[list[InputItem], Meta(min_length=1, max_length=MESSAGES_MAX)]
@@ -64,13 +70,15 @@ class ResponseCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw
     text: TextConfig | None = None
     include: list[Literal["message.output_text.logprobs"]] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: Annotated[list[ResponseTool], Meta(max_length=TOOLS_MAX)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     # Refused unless they say what happens anyway.
     background: Any = None
     conversation: Any = None
     context_management: Any = None
     max_tool_calls: Any = None
     moderation: Any = None
-    parallel_tool_calls: Any = None
     prompt: Any = None
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
@@ -78,8 +86,6 @@ class ResponseCreate(SampledRequest, forbid_unknown_fields=True, frozen=True, kw
     safety_identifier: Any = None
     service_tier: Any = None
     stream_options: Any = None
-    tool_choice: Any = None
-    tools: Any = None
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +95,10 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True):
     logprobs: list[TokenLogprobBody] = []
 
 
-class OutputMessage(msgspec.Struct, frozen=True, kw_only=True):
+class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
     """What was answered."""
 
     id: str
-    type: Literal["message"] = "message"
     status: str
     role: Literal["assistant"] = "assistant"
     content: list[OutputText]
@@ -147,8 +152,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     max_tool_calls: None = None
     metadata: dict[str, str]
     model: str
-    output: list[OutputMessage] = []
-    parallel_tool_calls: bool = True
+    output: list[OutputMessage | FunctionCallItem] = []
+    parallel_tool_calls: bool
     previous_response_id: str | None
     prompt_cache_key: None = None
     reasoning: NoReasoning = NoReasoning()
@@ -157,8 +162,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     store: bool
     temperature: float
     text: TextConfig
-    tool_choice: str = "auto"
-    tools: list[Any] = []
+    tool_choice: str | ToolChoice
+    tools: list[ResponseTool]
     top_logprobs: int = 0
     top_p: float
     truncation: str

@@ -29,12 +29,15 @@ from app.openai.queries import Owner
 from app.openai.response_object import begun_response, ended_response
 from app.openai.response_request import constraint_of, require_supported, top_logprobs_of, turns_of
 from app.openai.response_schemas import ResponseCreate, ResponseObject
+from app.openai.response_tools import FunctionCallItem, StoredTurn, ToolChoice
 from app.openai.sampling import sampling_of
+from app.openai.structure import require_told, tools_of
 from app.responses.token_ids import packed_token_ids, unpacked_token_ids
 from app.settings import Settings
 from app.usage.limits import Spender
 from engine.client import EngineClient
 from engine.errors import EngineError
+from engine.structure import ToolCall
 from engine.types import (
     ContextPolicy,
     Finished,
@@ -107,6 +110,14 @@ class Responses:
             chain = await self._chain(caller, wanted)
             history, root_id = _turns_of(chain, speaker.model), chain[0].root_id
             session = session or _session_name(root_id)
+        require_told((*history, *said), "input", speaker.model)
+        choice = wanted.tool_choice
+        tools = tools_of(
+            [tool.function for tool in wanted.tools or ()],
+            choice.named if isinstance(choice, ToolChoice) else choice,
+            parallel=wanted.parallel_tool_calls,
+            model=speaker.model,
+        )
         instructions = () if wanted.instructions is None else (Turn(Role.SYSTEM, wanted.instructions),)
         namespace = namespace_of(caller, wanted.user)
         request = GenerationRequest(
@@ -118,6 +129,7 @@ class Responses:
             persona=speaker.persona,
             priority=Priority.BOT,
             constraint=constraint_of(wanted),
+            tools=tools,
             context_policy=ContextPolicy.DROP_OLDEST_TURNS if wanted.truncation == "auto" else ContextPolicy.ERROR,
         )
         identity = CallIdentity(
@@ -137,7 +149,7 @@ class Responses:
                 customer=wanted.user,
                 previous_id=wanted.previous_response_id,
                 root_id=root_id,
-                input=[[turn.role.value, turn.text] for turn in said],
+                input=msgspec.to_builtins(list(map(StoredTurn.of, said))),
                 output=call.text.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
                 token_ids=_packed(call, finished, speaker.model),
                 body=msgspec.json.encode(self.ended(begun, call, finished)),
@@ -224,8 +236,12 @@ def _packed(call: Call, finished: Finished, model: ModelInfo) -> bytes | None:
 def _turns_of(chain: list[StoredResponse], model: ModelInfo) -> list[Turn]:
     turns: list[Turn] = []
     for stored in chain:
-        turns += [Turn(Role(role), text) for role, text in stored.input]
-        if stored.output:
+        turns += [given.turn for given in msgspec.convert(stored.input, list[StoredTurn])]
+        output = msgspec.json.decode(stored.body, type=ResponseObject).output
+        calls = tuple(
+            ToolCall(item.call_id, item.name, item.arguments) for item in output if isinstance(item, FunctionCallItem)
+        )
+        if stored.output or calls:
             token_ids = unpacked_token_ids(stored.token_ids, model.fingerprint)
-            turns.append(Turn(Role.ASSISTANT, stored.output, token_ids))
+            turns.append(Turn(Role.ASSISTANT, stored.output, token_ids, calls))
     return turns

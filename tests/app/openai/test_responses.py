@@ -186,7 +186,9 @@ async def test_truncation_decides_what_happens_to_a_chain_that_has_outgrown_the_
 
 
 REFUSED: list[tuple[Body, str, str]] = [
-    ({"tools": [{"type": "web_search"}]}, "tools", "unsupported_parameter"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "invalid_value"),
+    ({"tools": [{"type": "function", "name": "f"}]}, "tools", "unsupported_parameter"),
+    ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
     ({"background": True}, "background", "unsupported_parameter"),
     ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
     ({"include": ["file_search_call.results"]}, "include[0]", "invalid_value"),
@@ -202,10 +204,13 @@ REFUSED: list[tuple[Body, str, str]] = [
     ({"instructions": "a\x00b"}, "instructions", "invalid_value"),
     ({"input": "a\x00b"}, "input", "invalid_value"),
     ({"input": []}, "input", "invalid_value"),
-    ({"input": [{"type": "function_call_output", "content": "x"}]}, "input[0].type", "unsupported_parameter"),
+    ({"input": [{"type": "web_search_call"}]}, "input[0].type", "unsupported_parameter"),
+    ({"input": [{"type": "function_call_output", "content": "x"}]}, "input[0].content", "invalid_value"),
+    ({"input": [{"type": "function_call_output", "call_id": "a", "output": "x"}]}, "input[0]", "unsupported_parameter"),
+    ({"input": [{"role": "user", "content": "x", "name": "f"}]}, "input[0].name", "invalid_value"),
     ({"input": [{"content": "x"}]}, "input[0].role", "invalid_value"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", "unsupported_parameter"),
-    ({"input": [{"role": "assistant", "content": "x"}]}, "input[0].role", "invalid_value"),
+    ({"input": [{"role": "assistant", "content": "x"}]}, "input[0]", "invalid_value"),
     ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
 ]  # fmt: skip
 
@@ -221,6 +226,7 @@ def test_every_field_is_either_used_or_refused() -> None:
         *("model", "input", "instructions", "previous_response_id", "store", "stream", "max_output_tokens", "metadata"),
         *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
         *("seed", "stop", "min_tokens", "ignore_eos", "user", "truncation", "text", "include", "top_logprobs"),
+        *("tools", "tool_choice", "parallel_tool_calls"),
     }
     assert used | NEUTRAL.keys() == {field.name for field in msgspec.structs.fields(ResponseCreate)}
     assert not used & NEUTRAL.keys()
