@@ -31,6 +31,15 @@ SHOWN = {
     ],
     ("docs/openai.md", "python"): ["You said: Hello!.\n", "\ncached: ", "You said: And good night!.\n"],
     ("docs/api.md", "python"): ["You said: What is the capital of France?.\n"],
+    ("docs/cookbook-administrator.md", "sh"): ["/?ticket=", ",cached_tokens,", "found it whole", "\nFalse\n"],
+    ("docs/cookbook-customer-service.md", "sh"): [
+        "event: response.completed",
+        "\nhuman\n",
+        "\nbot\n",
+        "Hello, this is Carl.",
+    ],
+    ("docs/cookbook-history.md", "python"): ["Order 4711 2 messages, "],
+    ("docs/cookbook-history.md", "sh"): ["\nOrder 4711\n", "'marked': True", "When does the blue kettle arrive?"],
 }
 
 
