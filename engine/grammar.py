@@ -66,7 +66,9 @@ class TokenGrammar:
         if self._seconds > MOST_SECONDS:
             return GrammarFailed(f"the schema is too complex: following it took more than {MOST_SECONDS:g} seconds")
         if self._matcher.is_error():
-            return GrammarFailed(f"the schema could not be followed any further: {self._matcher.get_error()}")
+            return GrammarFailed(
+                f"the schema could not be followed any further: {first_line(self._matcher.get_error())}"
+            )
         if self._matcher.is_stopped() and not self._matcher.is_accepting():
             return GrammarFailed("the schema could not be followed any further: nothing can follow what was said")
         return None
@@ -119,6 +121,11 @@ class TokenGrammar:
             if numbers.most_digits < len(self._vocabulary.digits):
                 mask = _without(mask, self._vocabulary.digits[numbers.most_digits])
         return mask
+
+
+def first_line(message: str) -> str:
+    """Of what the library says; behind it there are its own insides."""
+    return message.strip().partition("\n")[0] or "no reason is known"
 
 
 def _without(mask: Mask, others: Mask) -> Mask:

@@ -16,7 +16,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine.errors import ConstraintRefused
-from engine.grammar import GrammarVocabulary, Mask, TokenGrammar
+from engine.grammar import GrammarVocabulary, Mask, TokenGrammar, first_line
 from engine.grammar_source import GrammarSource, constraint_source
 from engine.number_bound import MOST_EXPONENT_DIGITS, has_own_exponent, num_leading_digits
 from engine.tool_dialect import ToolDialect
@@ -114,7 +114,7 @@ class Grammars:
             if not trial.masks((), [True])[0].any():
                 raise ConstraintRefused(f"{source.what} cannot be followed: nothing satisfies it, or it is too complex")
             return matcher
-        raise ConstraintRefused(f"{source.what} cannot be used: {_first_line(matcher.get_error())}")
+        raise ConstraintRefused(f"{source.what} cannot be used: {first_line(matcher.get_error())}")
 
 
 class _Vocabulary:
@@ -165,8 +165,3 @@ def _mask_of(token_ids: Sequence[int], num_words: int) -> Mask:
     bits = np.zeros(num_words * 32, dtype=np.uint8)
     bits[token_ids] = 1
     return np.packbits(bits, bitorder="little").view(np.uint32)
-
-
-def _first_line(message: str) -> str:
-    lines = message.strip().splitlines()
-    return lines[0] if lines else "no reason is known"
