@@ -12,11 +12,16 @@ from typing import Any
 import httpx
 
 from app.context import AppContext
+from app.openai.call import Call, CallIdentity
+from app.usage.charge import Charge
+from engine.types import GenerationRequest, RequestId, Role, SamplingParams, TextDelta, ToolCallDelta, Turn
 from tests.support.client import RunningApp, running_app
+from tests.support.clock import SteppedClock
 from tests.support.fake_engine import FakeEngine
 from tests.support.scripts import Script
 
 Body = dict[str, Any]
+ID = RequestId("a")
 
 
 @dataclass
@@ -124,3 +129,16 @@ async def open_program(data: Path, database_url: str, **options: Any) -> AsyncIt
     options = {"engine": FakeEngine(delay_s=0), **options}
     async with running_app(data, database_url, **options) as running, program_of(running, "ann") as programs:
         yield programs[0]
+
+
+def call_that_said(*deltas: TextDelta | ToolCallDelta, top_logprobs: int | None = None) -> Call:
+    """A call that nobody is charged for, and what has come of it."""
+    identity = CallIdentity(
+        id="chatcmpl-1", model="m", fingerprint="fp", created_at=SteppedClock().now(), credential_id="c"
+    )
+    request = GenerationRequest(ID, (Turn(Role.USER, "hi"),), SamplingParams(top_logprobs=top_logprobs))
+    charge: Charge = None  # type: ignore[assignment]  # nobody charges here
+    call = Call(identity, request, charge, 0.0)
+    for delta in deltas:
+        call.add(delta)
+    return call

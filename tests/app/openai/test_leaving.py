@@ -11,10 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.types import FinishReason
-from tests.app.openai.surface import user
+from tests.app.openai.surface import open_program, user
 from tests.support.fake_engine import FakeEngine
-from tests.support.live_server import LiveServer, eventually, eventually_equal, live_server
+from tests.support.live_server import PATIENCE_S, LiveServer, eventually, eventually_equal, live_server
 from tests.support.scripts import ENDLESS
 
 BODY = {"model": "fake", "messages": [user("hello")], "max_tokens": 1000}
@@ -85,15 +84,21 @@ async def test_a_revoked_key_ends_what_it_has_open(tmp_path: Path, sqlite_url: s
 
 
 async def test_a_server_that_ends_lets_answers_finish_and_cuts_the_rest_off(tmp_path: Path, sqlite_url: str) -> None:
-    async with live_server(tmp_path, sqlite_url, engine=engine(), drain_s=0.3) as server, key_on(server) as key:
-        short = asyncio.create_task(key.http.post("/v1/chat/completions", json=BODY | {"max_tokens": 20}))
-        long = asyncio.create_task(
-            key.http.post("/v1/chat/completions", json=BODY | {"stream": True, "max_tokens": 100_000})
-        )
-        await eventually(lambda: len(server.engine.requests) == 2)
-        server.server.should_exit = True
-        assert (await short).json()["choices"][0]["finish_reason"] == FinishReason.LENGTH
+    by_hand = FakeEngine(answer=lambda request: ENDLESS)
+    async with open_program(tmp_path, sqlite_url, engine=by_hand) as program:
+        calls = program.context.openai.calls
+        short = asyncio.create_task(program.try_to_complete(max_tokens=3))
+        long = asyncio.create_task(program.try_to_complete(stream=True))
+        await by_hand.received(2)
+        draining = asyncio.create_task(calls.drain(PATIENCE_S))
+        by_hand.advance(5)
+        assert (await short).json()["choices"][0]["finish_reason"] == "length"
+        assert not draining.done()
+        draining.cancel()
+        await calls.drain(0)
         assert '"code":"interrupted"' in (await long).text
+        used = await program.usage()
+        assert (used["incomplete"], used["interrupted"]) == (1, 1)
 
 
 async def test_a_silent_stream_is_kept_alive(tmp_path: Path, sqlite_url: str) -> None:

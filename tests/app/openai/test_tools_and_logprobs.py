@@ -10,31 +10,25 @@ from typing import Any
 
 import pytest
 
-from app.openai.call import Call, CallIdentity
 from app.openai.completion import ChatChunks, whole_completion
 from app.openai.known_answers import KnownAnswers
-from app.usage.charge import Charge
 from engine.structure import JsonObject, JsonSchema, Tool, ToolCall, Tools, ToolUse
 from engine.types import (
     Finished,
     FinishReason,
-    GenerationRequest,
     ModelInfo,
     Namespace,
-    RequestId,
     Role,
-    SamplingParams,
     TextDelta,
     TokenLogprob,
     ToolCallDelta,
     Turn,
     Usage,
 )
-from tests.app.openai.surface import Program, error, events, open_program, user
+from tests.app.openai.surface import ID, Program, call_that_said, error, events, open_program, user
 from tests.support.clock import SteppedClock
 from tests.support.fake_engine import FakeEngine
 
-ID = RequestId("a")
 WEATHER = {
     "type": "function",
     "function": {
@@ -59,18 +53,6 @@ class EngineWithTools(FakeEngine):
 async def program(tmp_path: Path, sqlite_url: str, clock: SteppedClock) -> AsyncIterator[Program]:
     async with open_program(tmp_path, sqlite_url, clock=clock, engine=EngineWithTools(delay_s=0)) as program:
         yield program
-
-
-def call_that_said(*deltas: TextDelta | ToolCallDelta, top_logprobs: int | None = None) -> Call:
-    identity = CallIdentity(
-        id="chatcmpl-1", model="m", fingerprint="fp", created_at=SteppedClock().now(), credential_id="c"
-    )
-    request = GenerationRequest(ID, (Turn(Role.USER, "hi"),), SamplingParams(top_logprobs=top_logprobs))
-    charge: Charge = None  # type: ignore[assignment]  # nobody charges here
-    call = Call(identity, request, charge, 0.0)
-    for delta in deltas:
-        call.add(delta)
-    return call
 
 
 def finished(**more: Any) -> Finished:
