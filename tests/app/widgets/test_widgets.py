@@ -154,5 +154,9 @@ async def test_the_script_is_served_to_every_page(tmp_path: Path, sqlite_url: st
         assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
         assert "access-control-allow-origin" not in answer.headers
         assert "const it = 1;" in answer.text
+        assert answer.headers["content-encoding"] == "gzip"
+        plain = await page.get("/widget.js", headers={"Accept-Encoding": "identity"})
+        assert (plain.text, "content-encoding" in plain.headers) == (answer.text, False)
+        assert plain.headers["etag"] != answer.headers["etag"]
         known = await page.get("/widget.js", headers={"If-None-Match": answer.headers["etag"]})
         assert (known.status_code, known.content) == (304, b"")

@@ -49,6 +49,9 @@ export function CaseView({ state, desk }) {
         <h2 dir="auto">${name}</h2>
         <p dir="auto">${details.join(" · ")}</p>
       </div>
+      <a class="icon-button" href="/api/v1/inbox/${conversation.id}/export?format=markdown" download="${name}.md" aria-label=${t("transcript")} title=${t("transcript")}>
+        <${Icon} name="download" />
+      </a>
       <${Acts} state=${state} desk=${desk} />
     </header>
     <p class="case-state is-${conversation.state}" role="status">
