@@ -2,7 +2,7 @@
  * The administrators' routes, one method per route, over the same `Api` as the chat. Raises Refusal or Unreachable.
  *
  * @import { Api } from "../api.js"
- * @import { Account, ApiKey, AuditEntry, Drain, LiveSession, Page, Persona, PersonaVersion, Quota, Retention, Server, UsageItem, UsageTotals, Widget } from "./wire.d.ts"
+ * @import { Account, ApiKey, AuditEntry, Delivery, Drain, LiveSession, Page, Persona, PersonaVersion, Quota, Retention, Server, UsageItem, UsageTotals, Webhook, Widget } from "./wire.d.ts"
  */
 
 const PAGE_ITEMS = "50";
@@ -90,6 +90,46 @@ export class AdminApi {
   /** @param {string} id */
   deleteWidget(id) {
     return this.api.call("DELETE", `widgets/${part(id)}`);
+  }
+
+  /** @param {string | null} cursor @returns {Promise<Page<Webhook>>} */
+  webhooks(cursor) {
+    return this.get("webhooks", { limit: PAGE_ITEMS, cursor });
+  }
+
+  /** @param {object} webhook @returns {Promise<Webhook & {secret: string}>} */
+  createWebhook(webhook) {
+    return this.api.call("POST", "webhooks", { body: webhook });
+  }
+
+  /** @param {string} id @param {object} change @returns {Promise<Webhook>} */
+  changeWebhook(id, change) {
+    return this.api.call("PATCH", `webhooks/${part(id)}`, { body: change });
+  }
+
+  /** @param {string} id @returns {Promise<{secret: string}>} */
+  rotateWebhookSecret(id) {
+    return this.api.call("POST", `webhooks/${part(id)}/rotate`);
+  }
+
+  /** @param {string} id */
+  deleteWebhook(id) {
+    return this.api.call("DELETE", `webhooks/${part(id)}`);
+  }
+
+  /** @param {string} id */
+  testWebhook(id) {
+    return this.api.call("POST", `webhooks/${part(id)}/test`);
+  }
+
+  /** @param {string} id @param {string | null} cursor @param {string} status @returns {Promise<Page<Delivery>>} */
+  deliveries(id, cursor, status) {
+    return this.get(`webhooks/${part(id)}/deliveries`, { limit: PAGE_ITEMS, cursor, status });
+  }
+
+  /** @param {string} id @param {string} deliveryId */
+  replayDelivery(id, deliveryId) {
+    return this.api.call("POST", `webhooks/${part(id)}/deliveries/${part(deliveryId)}/replay`);
   }
 
   /** @param {string | null} cursor @param {string} role @returns {Promise<Page<Account>>} */

@@ -9,6 +9,7 @@ export const SECTIONS = /** @type {const} */ ([
   "users",
   "keys",
   "usage",
+  "webhooks",
   "audit",
   "server",
 ]);

@@ -89,6 +89,33 @@ export interface Widget {
   updated_at: string;
 }
 
+export interface Webhook {
+  id: string;
+  url: string;
+  events: string[];
+  description: string;
+  enabled: boolean;
+  disabled_reason: string | null;
+  failing_since: string | null;
+  previous_secret_until: string | null;
+  created_at: string;
+  updated_at: string;
+}
+
+export interface Delivery {
+  id: string;
+  event_id: string;
+  event_type: string;
+  conversation_id: string | null;
+  status: "pending" | "delivered" | "dead";
+  attempts: number;
+  next_attempt_at: string | null;
+  last_status_code: number | null;
+  last_error: string | null;
+  delivered_at: string | null;
+  created_at: string;
+}
+
 export interface Account {
   id: string;
   username: string;
