@@ -8,7 +8,7 @@ import { Ring } from "./ring.js";
 
 export const SAMPLES_MAX = 900;
 /** Without a number for longer than this, a line is interrupted instead of drawn straight over what nobody knows. */
-const GAP_S = 3;
+const GAP_S = 5;
 /** Over how many samples a share of found tokens is counted. */
 const HIT_SAMPLES = 60;
 

@@ -51,7 +51,7 @@ export class SessionsFeed {
         const page = await this.api.sessions(cursor);
         if (round !== this.round) return;
         // One that is used while the pages are read may be on two of them.
-        for (const session of page.items) found.set(session.id, session);
+        for (const session of page.items) found.set(`${session.id} ${session.server}`, session);
         cursor = page.next_cursor;
       } while (cursor !== null);
       this.outside.onList({ items: [...found.values()], read_at_ms });

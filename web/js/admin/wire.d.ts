@@ -38,6 +38,8 @@ export interface LiveSession {
   id: string;
   user: { id: string; username: string | null; part: string | null };
   conversation_id: string | null;
+  /** Which of several servers has it. */
+  server: string;
   name: string;
   state: "active" | "device" | "host" | "disk";
   priority: string;

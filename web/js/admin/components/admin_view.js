@@ -101,7 +101,7 @@ function Dashboard({ state, session }) {
     <div class="admin">
       <a class="skip" href="#content" onClick=${skip}>${t("skipToContent")}</a>
       <header class="admin-side">
-        <div class="brand"><${Mark} /><span>Kvasir <span class="brand-soft">${t("dashboard")}</span></span></div>
+        <div class="admin-brand"><${Mark} /><b>Kvasir</b> <span>${t("dashboard")}</span></div>
         <nav class="admin-nav" aria-label=${t("sections")}>
           <ul>
             ${SECTIONS.map(

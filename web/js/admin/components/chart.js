@@ -38,7 +38,7 @@ export function Chart({ columns, labels, language, says, shown }) {
         cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
         scales: { x: { range: (_chart, low, high) => [Math.min(low, high - SPAN_S), high] }, y: { range: (_chart, _low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
         axes: [
-          { ...axis, size: 26, space: 70, values: (_chart, splits) => splits.map((at_s) => clock(at_s, language)) },
+          { ...axis, size: 26, space: 70, values: (_chart, splits, _axis, _space, increment_s) => splits.map((at_s) => clock(at_s, language, increment_s < 60)) },
           { ...axis, size: 52, space: 34, values: (_chart, splits) => splits.map((value) => compact(value, language)) },
         ],
         series: [{}, ...labels.map((label, index) => ({ label, stroke: colours[/** @type {typeof LINES[number]} */ (LINES[index])], width: 2, points: { show: false } }))],

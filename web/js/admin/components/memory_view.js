@@ -49,8 +49,8 @@ function Tier({ tier, stats, isTable }) {
         <div><h2>${title}</h2><p class="card-unit">${t(`tier.${tier}Text`)}</p></div>
         <p class="card-note">${use}</p>
       </header>
-      ${isOff && total === 0
-        ? html`<p class="empty">${tier === "device" ? t("noMap") : t("tierOff")}</p>`
+      ${total === 0
+        ? html`<p class="empty">${t(tier === "device" ? "noMap" : isOff ? "tierOff" : "tierEmpty")}</p>`
         : isTable
           ? html`<${KindTable} title=${title} runs=${runs} />`
           : html`

@@ -7,7 +7,7 @@
 import { useTexts } from "../../components/language.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/admin_live.js";
-import { duration, milliseconds, number, percent } from "../format.js";
+import { milliseconds, number, percent } from "../format.js";
 import { CHARTS, ChartCard } from "./chart_card.js";
 
 /** @param {{stats: Stats | null, beats: number}} props */
@@ -19,7 +19,7 @@ export function Overview({ stats, beats }) {
     stats === null
       ? []
       : [
-          [t("tile.state"), t(`state.${stats.state}`), [stats.model ?? "", t("upFor", { time: duration(stats.uptime_s) })].filter(Boolean).join(" · ")],
+          [t("tile.state"), t(`state.${stats.state}`), stats.model ?? ""],
           [t("tile.running"), number(stats.running, language), ""],
           [t("tile.waiting"), number(stats.queue.waiting, language), t("waitingTokens", { tokens: stats.queue.waiting_tokens })],
           [t("tile.tokens"), number(stats.tokens_per_s.decode, language, 1), `${t("line.prefill")} ${number(stats.tokens_per_s.prefill, language, 1)}`],

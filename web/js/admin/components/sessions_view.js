@@ -63,6 +63,7 @@ export function SessionsView() {
     const wanted = state === "" ? list.items : list.items.filter((session) => session.state === state);
     return sorted(matching(wanted, query, (session) => `${nameOf(session)} ${session.name} ${session.priority}`), order, valueOf);
   }, [list, query, state, order, language]);
+  const isShared = useMemo(() => new Set(list.items.map((session) => session.server)).size > 1, [list]);
   const elapsed_s = (now_ms - list.read_at_ms) / 1000;
   const act = async () => {
     if (asked === null) return;
@@ -90,10 +91,10 @@ export function SessionsView() {
       <${VirtualTable}
         label=${t("tableOf", { title: t("sessionCount", { count: items.length }) })}
         items=${items}
-        keyOf=${(/** @type {LiveSession} */ session) => session.id}
+        keyOf=${(/** @type {LiveSession} */ session) => `${session.id} ${session.server}`}
         order=${order}
         onOrder=${(/** @type {string} */ key) => setOrder(pressed(order, key))}
-        columns=${columnsOf(t, language, nameOf, elapsed_s, setAsked)}
+        columns=${columnsOf(t, language, nameOf, elapsed_s, setAsked).filter((column) => column.key !== "server" || isShared)}
       />
     `}
     ${asked !== null &&
@@ -127,6 +128,7 @@ function columnsOf(t, language, nameOf, elapsed_s, ask) {
       isNumber: true,
       cell: (/** @type {LiveSession} */ session) => (session.seconds_to_timeout === null ? (session.state === "active" ? NOTHING : t("held")) : duration(session.seconds_to_timeout - elapsed_s)),
     },
+    { key: "server", head: t("column.server"), cell: (/** @type {LiveSession} */ session) => html`<span class="cell-code">${session.server.slice(0, 8)}</span>` },
     {
       key: "actions",
       head: t("column.actions"),
