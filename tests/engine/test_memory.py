@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from engine.core import Engine
 from engine.memory import PARKED_PAGES_PER_STEP
-from engine.snapshot import PagesByTier, PrefixState, PrefixStatus, SessionState
+from engine.snapshot import PagesByTier, PageState, PrefixState, PrefixStatus, SessionState
 from engine.types import (
     CachedFrom,
     EngineEvent,
@@ -20,6 +21,7 @@ from engine.types import (
     Finished,
     GenerationRequest,
     Namespace,
+    NamespaceKind,
     SessionKey,
     Turn,
 )
@@ -321,3 +323,24 @@ def test_a_long_session_is_parked_in_parts() -> None:
 
 def test_a_spec_of_the_tiny_model_has_the_page_size_the_tests_count_with() -> None:
     assert 2 * SPEC.layers * 16 * SPEC.kv_heads * SPEC.head_size * SPEC.dtype.itemsize == PAGE_BYTES * SPEC.layers
+
+
+def test_the_page_map_says_of_every_page_what_it_is_and_whose_kind() -> None:
+    talk = Talk()
+    talk.ask("x" * 100)
+    talk.ask("y" * 40, namespace=BERT, session=None)
+    asked = replace(request("running", "z" * 20, max_tokens=40, ignore_eos=True), namespace=ANNA, session="other")
+    talk.engine.submit(asked, list(talk.tokenizer.encode_turns(asked.turns)), 0.0)
+    talk.step()
+    snapshot = talk.engine.snapshot()
+    found = Counter((page.state, page.namespace) for page in snapshot.pages)
+    counted = {state: pages for tier, state, pages in talk.engine.stats(EngineState.READY, 1).pages if tier == "device"}
+    assert {state.value: pages for (state, _), pages in found.items()} == counted
+    users = NamespaceKind.USER
+    assert set(found) == {
+        (PageState.FREE, None),
+        (PageState.RUNNING, users),
+        (PageState.LEASED, users),
+        (PageState.CACHED, users),
+    }
+    assert len(snapshot.pages) == 64
