@@ -9,7 +9,6 @@ export const SECTIONS = /** @type {const} */ ([
   "users",
   "keys",
   "usage",
-  "webhooks",
   "audit",
   "server",
 ]);

@@ -5,7 +5,7 @@ import * as problems from "./problems.js";
 export const en = {
   ...problems.en,
   webhooks: "Webhooks",
-  hint: "Tells other programs what happens here, signed by the Standard Webhooks scheme, until it was taken or six tries have failed.",
+  hint: "Tells other programs what happens here, signed by the Standard Webhooks scheme, until it was taken or the tries are used up.",
   none: "There is no webhook yet.",
   newWebhook: "New webhook",
   "column.url": "Address",
@@ -59,7 +59,7 @@ export const en = {
 export const zh = {
   ...problems.zh,
   webhooks: "Webhook",
-  hint: "将此处发生的事件通知其他程序，按 Standard Webhooks 方案签名，直到被接收或六次尝试失败。",
+  hint: "将此处发生的事件通知其他程序，按 Standard Webhooks 方案签名，直到被接收或尝试次数用尽。",
   none: "还没有 Webhook。",
   newWebhook: "新建 Webhook",
   "column.url": "地址",

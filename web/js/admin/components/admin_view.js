@@ -111,6 +111,7 @@ function Dashboard({ state, session }) {
         </nav>
         <div class="admin-account">
           <a href="/">${t("toChat")}</a>
+          <a href="/inbox">${t("toInbox")}</a>
           <span class="account-name" dir="auto">${state.user?.username ?? ""}</span>
           <button type="button" class="icon-button" aria-label=${t("signOut")} title=${t("signOut")} onClick=${() => void session.signOut()}><${Icon} name="leave" /></button>
         </div>
