@@ -28,7 +28,6 @@ import { ServerView } from "./server_view.js";
 import { SessionsView } from "./sessions_view.js";
 import { UsageView } from "./usage_view.js";
 import { UsersView } from "./users_view.js";
-import { WebhooksView } from "./webhooks_view.js";
 import { WidgetsView } from "./widgets_view.js";
 
 const NOTICE_MS = 8000;
@@ -136,8 +135,6 @@ function Section({ state }) {
       return html`<${PersonasView} />`;
     case "widgets":
       return html`<${WidgetsView} />`;
-    case "webhooks":
-      return html`<${WebhooksView} />`;
     case "users":
       return html`<${UsersView} />`;
     case "keys":
