@@ -6,6 +6,7 @@ and `engine.grammars` are the only modules that know the grammar library.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,9 @@ Mask = npt.NDArray[np.uint32]
 
 MOST_SECONDS: Final = 5.0
 """What the masks of one answer may take together. Ordinary ones take 20 µs each; one that takes so long holds all others up."""
+
+
+_PLACE: Final = re.compile(r"^at \d+\(\d+\): (?:failed to compile JSON schema: )?")
 
 
 class GrammarFailed(EngineError):
@@ -124,8 +128,9 @@ class TokenGrammar:
 
 
 def first_line(message: str) -> str:
-    """Of what the library says; behind it there are its own insides."""
-    return message.strip().partition("\n")[0] or "no reason is known"
+    """Of what the library says, without its places in a text that nobody has seen, and without its own insides behind it."""
+    line = _PLACE.sub("", message.strip().partition("\n")[0])
+    return line or "no reason is known"
 
 
 def _without(mask: Mask, others: Mask) -> Mask:

@@ -16,7 +16,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine.errors import ConstraintRefused
-from engine.grammar import GrammarVocabulary, Mask, TokenGrammar, first_line
+from engine.grammar import GrammarFailed, GrammarVocabulary, Mask, TokenGrammar, first_line
 from engine.grammar_source import GrammarSource, constraint_source
 from engine.number_bound import MOST_EXPONENT_DIGITS, has_own_exponent, num_leading_digits
 from engine.tool_dialect import ToolDialect
@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 KEPT_GRAMMARS: Final = 64
 KEPT_CHARS: Final = 1 << 20
 """Of the texts of all grammars kept. What is compiled of them is about ten times as large."""
+
+TRIED_TOKENS: Final = 8
+TRIED_STRIDE: Final = 7919
+"""Of a new grammar, and how they are chosen among those allowed: here and there, the same every time."""
 
 INITIAL_LEXER_FUEL: Final = 400_000
 STEP_LEXER_FUEL: Final = 20_000
@@ -108,13 +112,27 @@ class Grammars:
         )
         grammar = LLMatcher.grammar_from_lark(source.text)
         matcher = LLMatcher(self._ready.tokenizer, grammar, log_level=0, limits=limits)
-        if not matcher.is_error():
-            # The first mask finds what nothing can satisfy, and much of what is too large to follow.
-            trial = TokenGrammar(matcher.deep_copy(), self._ready.shared, self._clock, bounds_numbers=False)
-            if not trial.masks((), [True])[0].any():
-                raise ConstraintRefused(f"{source.what} cannot be followed: nothing satisfies it, or it is too complex")
-            return matcher
-        raise ConstraintRefused(f"{source.what} cannot be used: {first_line(matcher.get_error())}")
+        if matcher.is_error():
+            raise ConstraintRefused(f"{source.what} cannot be used: {first_line(matcher.get_error())}")
+        self._try(TokenGrammar(matcher.deep_copy(), self._ready.shared, self._clock, bounds_numbers=False), source.what)
+        return matcher
+
+    def _try(self, grammar: TokenGrammar, what: str) -> None:
+        """Follow it for some tokens: that finds what nothing can satisfy, and what takes too much to follow."""
+        for place in range(TRIED_TOKENS):
+            (mask,) = grammar.masks((), [False])
+            allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+            failure = grammar.failure()
+            if failure is None and len(allowed):
+                try:
+                    grammar.append(int(allowed[TRIED_STRIDE * place % len(allowed)]))
+                except GrammarFailed as problem:
+                    failure = problem
+            if failure is not None or not len(allowed):
+                reason = str(failure) if place else "nothing satisfies it, or it is too complex"
+                raise ConstraintRefused(f"{what} cannot be followed: {reason}") from None
+            if grammar.is_complete:
+                return
 
 
 class _Vocabulary:

@@ -62,6 +62,7 @@ def test_what_is_no_schema_is_refused(text: str) -> None:
 BOMBS: dict[str, Callable[[], dict[str, Any]]] = {
     "long": lambda: {"enum": ["x" * MOST_CHARS]},
     "wide": lambda: {"type": "object", "properties": {f"p{place}": {"type": "string"} for place in range(9000)}},
+    "a pattern of patterns": lambda: {"type": "string", "pattern": "^((a{1000}){1000}){1000}$"},
     "every combination": lambda: {
         "allOf": [
             {"anyOf": [{"type": "object", "properties": {f"p{one}{two}": {"type": "integer"}}} for two in range(4)]}
@@ -87,7 +88,6 @@ def test_a_bomb_is_refused_quickly(name: str) -> None:
     [
         {"type": "array", "items": {"type": "integer"}, "minItems": 1_000_000},
         {"type": "string", "maxLength": 1_000_000_000},
-        {"type": "string", "pattern": "^((a{1000}){1000}){1000}$"},
         {"$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}, "$ref": "#/$defs/tree"},
         {
             "type": "object",
