@@ -68,6 +68,7 @@ from app.settings import Settings
 from app.sole_server import claimed_database, claimed_folder
 from app.usage.counters import Counters
 from app.usage.memory_counters import MemoryCounters
+from app.usage.models import MODEL_MAX_CHARS
 from app.usage.quotas import QuotaService
 from app.usage.service import UsageService
 from app.widgets.forgetting import VisitorForgetting
@@ -275,7 +276,13 @@ async def open_context(
             expiry.watch(),
         ]
         if settings.titles == "model":
-            titles = Titles(database, conversations, responses.side_requests.text)
+            titles = Titles(
+                database,
+                conversations,
+                responses.side_requests.text,
+                lambda: None if engine.model is None else engine.model.name[:MODEL_MAX_CHARS],
+                now=now,
+            )
             responses.dispatcher.on_completed(titles.answer_ended)
             tasks.append(titles.run())
         for work in tasks:

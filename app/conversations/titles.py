@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+import msgspec
 import structlog
 from sqlalchemy import select
 
+from app.clock import Now
 from app.conversations.models import Conversation, Message, MessageStatus, TitleSource
 from app.conversations.schemas import ConversationBody
 from app.conversations.search_index import index_title
@@ -21,12 +24,27 @@ from app.conversations.service import ConversationService
 from app.conversations.tree import title_of
 from app.conversations.words import words_of
 from app.database import Database
+from app.identifiers import new_id
+from app.usage.ledger import record_answer
+from app.usage.limits import Spender
+from app.usage.models import Purpose
 from engine.errors import EngineNotReady, PromptTooLong, QueueFull, TemplateRefused
-from engine.types import GenerationRequest, Priority, RequestId, Role, SamplingParams, Turn
+from engine.types import GenerationRequest, Priority, RequestId, Role, SamplingParams, Turn, Usage
 
 logger = structlog.stdlib.get_logger(__name__)
 
-MakeText = Callable[[GenerationRequest], Awaitable[str | None]]
+
+class Made(Protocol):
+    """What the model has said, None when it was not able to, and what that has cost."""
+
+    @property
+    def text(self) -> str | None: ...
+
+    @property
+    def usage(self) -> Usage: ...
+
+
+MakeText = Callable[[GenerationRequest], Awaitable[Made]]
 """Asks the model: `SideRequests.text`."""
 
 WAITING_MAX = 100
@@ -48,10 +66,20 @@ QUOTES = "\"'“”„‘’«»「」『』*#_` "
 class Titles:
     """Owns which conversations wait for a title."""
 
-    def __init__(self, database: Database, conversations: ConversationService, make_text: MakeText) -> None:
+    def __init__(
+        self,
+        database: Database,
+        conversations: ConversationService,
+        make_text: MakeText,
+        model_name: Callable[[], str | None],
+        *,
+        now: Now,
+    ) -> None:
         self._database = database
         self._conversations = conversations
         self._make_text = make_text
+        self._model_name = model_name
+        self._now = now
         self._waiting: dict[str, None] = {}
         self._arrived = asyncio.Event()
 
@@ -83,9 +111,27 @@ class Titles:
     async def _make_title(self, conversation_id: str) -> None:
         if (request := await self._request(conversation_id)) is None:
             return
-        text = await self._make_text(request)
-        if text is not None:
-            await self._store(conversation_id, cleaned_title(text))
+        made = await self._make_text(request)
+        await self._record(conversation_id, made)
+        if made.text is not None:
+            await self._store(conversation_id, cleaned_title(made.text))
+
+    async def _record(self, conversation_id: str, made: Made) -> None:
+        """On its owner's account, under a purpose of its own. A conversation that is gone meanwhile has none any more."""
+        async with self._database.write() as session:
+            owner = select(Conversation.user_id).where(Conversation.id == conversation_id)
+            if (user_id := await session.scalar(owner)) is None:
+                return
+            await record_answer(
+                session,
+                Spender(user_id),
+                response_id=new_id(),
+                model=self._model_name(),
+                status=MessageStatus.FAILED if made.text is None else MessageStatus.COMPLETED,
+                usage=msgspec.to_builtins(made.usage),
+                ended_at=self._now(),
+                purpose=Purpose.TITLE,
+            )
 
     async def _request(self, conversation_id: str) -> GenerationRequest | None:
         """What the model is asked; None for a conversation that has a name, is temporary, or is gone."""

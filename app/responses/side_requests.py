@@ -1,6 +1,6 @@
 """Texts that the server asks the engine for on its own account, such as a title: nobody watches them, nothing of them is stored.
 
-They are no answers: no queue of a conversation, no log, no usage of anybody, and they are not counted among what people wait for.
+They are no answers: no queue of a conversation, no log, and neither a limit nor the count of what people wait for has them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from dataclasses import dataclass, field, replace
 
 from app.identifiers import new_id
 from engine.client import EngineClient
-from engine.types import EngineEvent, Finished, FinishReason, GenerationRequest, RequestId, TextDelta
+from engine.types import EngineEvent, Finished, FinishReason, GenerationRequest, RequestId, TextDelta, Usage
 
 MARK = "side:"
 """What the ids of these requests begin with; ids of answers are UUIDs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideText:
+    """`text` is None when the model was not able to say it."""
+
+    text: str | None
+    usage: Usage
 
 
 @dataclass(slots=True)
@@ -43,8 +51,8 @@ class SideRequests:
                 others.append(event)
         return others
 
-    async def text(self, request: GenerationRequest) -> str | None:
-        """What the model says; None when it was not able to. The request's id is replaced.
+    async def text(self, request: GenerationRequest) -> SideText:
+        """What the model says, and what that has cost. The request's id is replaced.
 
         Raises EngineNotReady, QueueFull, PromptTooLong or TemplateRefused. Who stops waiting cancels it in the engine.
         """
@@ -58,7 +66,8 @@ class SideRequests:
             del self._growing[request.request_id]
             if not growing.finished.done() or growing.finished.cancelled():
                 self._engine.cancel(request.request_id)
-        return "".join(growing.parts) if finished.reason in (FinishReason.STOP, FinishReason.LENGTH) else None
+        is_whole = finished.reason in (FinishReason.STOP, FinishReason.LENGTH)
+        return SideText("".join(growing.parts) if is_whole else None, finished.usage)
 
     def _take(self, event: EngineEvent) -> None:
         if (growing := self._growing.get(event.request_id)) is None:

@@ -14,7 +14,7 @@ from app.conversations.models import MessageStatus
 from app.conversations.usage import UsageBody
 from app.database import insert_if_absent
 from app.usage.limits import Spender
-from app.usage.models import UsageRecord
+from app.usage.models import Purpose, UsageRecord
 
 
 async def record_answer(
@@ -26,6 +26,7 @@ async def record_answer(
     status: MessageStatus,
     usage: dict[str, Any],
     ended_at: datetime,
+    purpose: Purpose = Purpose.ANSWER,
 ) -> None:
     """`usage` is the form in which it is stored with the answer; `model` None where none was loaded."""
     cost = UsageBody.of(usage) or UsageBody()
@@ -41,5 +42,6 @@ async def record_answer(
         "input_tokens": cost.input_tokens,
         "cached_tokens": cost.cached_tokens,
         "output_tokens": cost.output_tokens,
+        "purpose": purpose.value,
     }
     await insert_if_absent(session, UsageRecord, values)

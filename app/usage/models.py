@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from enum import StrEnum
 
 from sqlalchemy import BigInteger, Date, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -12,8 +13,15 @@ from app.database import Base, UTCDateTime
 MODEL_MAX_CHARS = 255
 
 
+class Purpose(StrEnum):
+    """What tokens were used for. A title is on its conversation's owner's account, and no limit counts it."""
+
+    ANSWER = "answer"
+    TITLE = "title"
+
+
 class UsageRecord(Base):
-    """One answer that has ended, however it did, under the day (UTC) of its end.
+    """One answer that has ended, however it did, under the day (UTC) of its end; or one title, under an id of its own.
 
     It refers to nothing by a foreign key: what was used stays counted when the conversation, the key or the account is gone.
     """
@@ -36,6 +44,7 @@ class UsageRecord(Base):
     input_tokens: Mapped[int] = mapped_column(BigInteger)
     cached_tokens: Mapped[int] = mapped_column(BigInteger)
     output_tokens: Mapped[int] = mapped_column(BigInteger)
+    purpose: Mapped[str] = mapped_column(String(16), server_default=Purpose.ANSWER.value)
 
 
 class Quota(Base):

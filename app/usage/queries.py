@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import KeyedColumnElement
 
 from app.conversations.models import MessageStatus
 from app.usage.limits import Span, Subject, SubjectKind, Unit, Window
-from app.usage.models import Quota, UsageRecord
+from app.usage.models import Purpose, Quota, UsageRecord
 
 ENDINGS = (
     MessageStatus.COMPLETED,
@@ -22,12 +22,14 @@ ENDINGS = (
     MessageStatus.FAILED,
     MessageStatus.INTERRUPTED,
 )
+IS_ANSWER = UsageRecord.purpose == Purpose.ANSWER.value
 GROUPS: dict[str, SQLColumnExpression[Any]] = {
     "day": UsageRecord.day,
     "user": UsageRecord.user_id,
     "key": func.coalesce(UsageRecord.key_id, ""),
     "persona": func.coalesce(UsageRecord.persona, ""),
     "model": func.coalesce(UsageRecord.model, ""),
+    "purpose": UsageRecord.purpose,
 }
 """What usage can be summed up by; what is not known is the empty text, which no name is."""
 
@@ -87,7 +89,7 @@ async def used_in(session: AsyncSession, window: Window) -> int:
         func.count() if window.unit is Unit.REQUESTS else func.sum(UsageRecord.input_tokens + UsageRecord.output_tokens)
     )
     statement = select(func.coalesce(what, 0)).where(owner == window.subject.id)
-    statement = statement.where(UsageRecord.day == window.begins_at.date())
+    statement = statement.where(IS_ANSWER, UsageRecord.day == window.begins_at.date())
     if window.span is Span.MINUTE:
         statement = statement.where(UsageRecord.ended_at >= window.begins_at)
     return int((await session.execute(statement)).scalar_one())
@@ -113,8 +115,8 @@ async def set_quota(
 def _sums() -> list[KeyedColumnElement[int]]:
     tokens = [UsageRecord.input_tokens, UsageRecord.cached_tokens, UsageRecord.output_tokens]
     return [
-        func.count().label("answers"),
-        *(_count(UsageRecord.status == ending).label(ending.value) for ending in ENDINGS),
+        _count(IS_ANSWER).label("answers"),
+        *(_count(IS_ANSWER & (UsageRecord.status == ending)).label(ending.value) for ending in ENDINGS),
         *(func.coalesce(func.sum(column), 0).label(column.key) for column in tokens),
     ]
 

@@ -28,7 +28,7 @@ Since = Annotated[
 ]
 Until = Annotated[date | None, QueryParameter(description="The last day, UTC; today if left out")]
 GroupBy = Annotated[
-    str, QueryParameter(description="What to sum up by, comma separated: day, user, key, persona, model")
+    str, QueryParameter(description="What to sum up by, comma separated: day, user, key, persona, model, purpose")
 ]
 Format = Annotated[UsageFormat, QueryParameter(description="json in pages, or csv with everything in one table")]
 

@@ -23,7 +23,8 @@ class UsageFormat(StrEnum):
 
 
 class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over answers that have ended. Cached tokens are part of the input tokens."""
+    """Sums over answers that have ended. Cached tokens are part of the input tokens. Tokens include those of titles, which are no
+    answers; grouped by `purpose` they are apart."""
 
     answers: int
     completed: int
@@ -50,6 +51,7 @@ class UsageItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_id: str | None = None
     persona: str | None = None
     model: str | None = None
+    purpose: str | None = None
     usage: UsageTotals
 
 

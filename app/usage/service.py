@@ -34,7 +34,14 @@ from app.usage.schemas import (
 
 DAYS_DEFAULT = 30
 CSV_ROWS_PER_PIECE = 500
-COLUMN_OF = {"day": "day", "user": "user_id", "key": "key_id", "persona": "persona", "model": "model"}
+COLUMN_OF = {
+    "day": "day",
+    "user": "user_id",
+    "key": "key_id",
+    "persona": "persona",
+    "model": "model",
+    "purpose": "purpose",
+}
 
 Usernames = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 """The names of those of these accounts that are there."""

@@ -128,6 +128,14 @@ async def test_nobody_finds_what_is_somebody_elses(engine: EngineClient, listene
         assert end.token_ids == mine.token_ids
 
 
+async def test_a_long_beginning_is_found_again_by_its_owner_alone(engine: EngineClient, listener: Listener) -> None:
+    long = " ".join(map(str, range(125)))
+    assert (await ended(engine, listener, turn("a", long))).usage.cached_tokens == 0
+    again = await ended(engine, listener, turn("b", long))
+    assert 0 < again.usage.cached_tokens < again.usage.input_tokens
+    assert (await ended(engine, listener, turn("c", long, namespace=BOB))).usage.cached_tokens == 0
+
+
 async def test_a_request_without_a_namespace_leaves_nothing_behind(engine: EngineClient, listener: Listener) -> None:
     for name in "ab":
         end = await ended(engine, listener, turn(name, namespace=None))

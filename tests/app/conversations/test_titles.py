@@ -220,3 +220,18 @@ async def test_what_the_engine_refuses_is_left(chat: Chat, monkeypatch: pytest.M
 )
 def test_a_title_is_one_short_line_without_quotes(said: str, title: str) -> None:
     assert cleaned_title(said) == title
+
+
+async def test_what_a_title_costs_is_on_its_owners_account_and_counts_as_no_answer(chat: Chat) -> None:
+    await chat.turn("Why is the walnut tree bare?")
+    await asked(chat)
+    await told(chat)
+    await titled(chat, "A Walnut Tree")
+    since = chat.running.clock.now().date().isoformat()
+    query = {"group_by": "purpose", "since": since, "until": since}
+    listed = (await chat.http.get("/api/v1/me/usage", params=query)).json()
+    found = {item["purpose"]: item["usage"] for item in listed["items"]}
+    assert (found["answer"]["answers"], found["title"]["answers"], listed["totals"]["answers"]) == (1, 0, 1)
+    assert found["title"]["input_tokens"] > found["answer"]["input_tokens"] > 0
+    assert found["title"]["output_tokens"] == 2
+    assert listed["totals"]["output_tokens"] == found["answer"]["output_tokens"] + 2
