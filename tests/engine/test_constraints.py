@@ -16,6 +16,7 @@ from engine.grammar import MOST_SECONDS
 from engine.grammars import Grammars
 from engine.structure import JsonObject
 from engine.types import Finished, FinishReason, GenerationRequest, Priority, TextDelta
+from tests.support.clock import SteppedClock
 from tests.support.constrained import constrained, schema_of, submit
 from tests.support.random_schemas import schemas
 from tests.support.stepped_engine import TOKENIZER, finished, run, text
@@ -183,15 +184,18 @@ def test_who_has_no_constraint_is_left_alone() -> None:
 
 
 def test_a_grammar_that_takes_too_long_fails_its_own_answer_only() -> None:
-    time = [0.0]
+    clock = SteppedClock()
+    is_compiled = False
 
-    def slow_clock() -> float:
-        time[0] += MOST_SECONDS / 5
-        return time[0]
+    def slow_from_then_on() -> float:
+        clock.advance(MOST_SECONDS / 5 if is_compiled else 0.0)
+        return clock.monotonic()
 
-    engine = tiny_engine()
     slow, other = constrained("a", schema_of(PERSON)), constrained("b", schema_of(PERSON))
-    engine.submit(slow, TOKENIZER.encode_turns(slow.turns), 0.0, grammar=Grammars(TOKENIZER, slow_clock).grammar(slow))
+    grammar = Grammars(TOKENIZER, slow_from_then_on).grammar(slow)
+    is_compiled = True
+    engine = tiny_engine()
+    engine.submit(slow, TOKENIZER.encode_turns(slow.turns), 0.0, grammar=grammar)
     submit(engine, other)
     events = run(engine)
     failure = finished(events, "a").failure
