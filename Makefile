@@ -32,6 +32,10 @@ test-remote: $(VENV)/installed-dev ## Test remote engines against a real vLLM; R
 	@$(BIN)/kvasir model pull --data .cache
 	@$(BIN)/python -m tests.support.real_vllm $(ARGS)
 
+pictures: $(VENV)/installed-dev node_modules/installed system-packages ## Renew the pictures of docs/ with what the browser tests see
+	@$(PYTEST) --quiet tests/e2e/browser -k "markdown_is_drawn or the_map_tells or handed_to_an_agent or both_documents"
+	@$(BIN)/python -m tests.e2e.browser.document_pictures
+
 lint: $(VENV)/installed-dev node_modules/installed system-packages ## Check format, style, types and shell scripts
 	@$(BIN)/ruff format --check --quiet || { echo "make format would change the files above"; exit 1; }
 	@$(BIN)/ruff check --quiet

@@ -151,6 +151,13 @@ class Stored:
         items: list[dict[str, Any]] = answer.json()["items"]
         return items[::-1]
 
+    async def rename(self, conversation_id: str, title: str) -> None:
+        """Gives a conversation another name, as another tab or program would."""
+        path = f"/api/v1/conversations/{conversation_id}"
+        found = await self._client.get(path)
+        headers = {"If-Match": found.headers["etag"], "Origin": str(self._client.base_url).rstrip("/")}
+        (await self._client.patch(path, json={"title": title}, headers=headers)).raise_for_status()
+
     async def ended(self, conversation_id: str) -> None:
         """Waits until the newest answer is over at the server."""
         for _ in range(200):

@@ -63,6 +63,8 @@ async def test_markdown_is_drawn_and_the_words_stay_as_they_came(visitors: Visit
     link = answer.get_by_role("link", name="the notes")
     assert await link.get_attribute("href") == "https://example.org/search"
     assert await link.get_attribute("rel") == "noopener noreferrer"
+    await stored.rename(await chat.arrived(), "How binary search works")
+    await expect(chat.rows.first).to_contain_text("How binary search works")
     await chat.picture("answer")
 
 
