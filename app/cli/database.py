@@ -70,6 +70,15 @@ def database_differences(settings: Settings) -> list[str]:
         return migrate.check(settings.effective_database_url)
 
 
+def database_damages(settings: Settings) -> list[str]:
+    """What is wrong inside it; empty when it is whole. Raises Refused."""
+    # Imported by the one command that needs it.
+    from app.damage import damages
+
+    with database_as_sentences(settings):
+        return damages(settings.effective_database_url)
+
+
 def require_database(settings: Settings) -> None:
     """Looking at a SQLite file that is not there would make it. Raises Refused."""
     with database_as_sentences(settings):

@@ -122,6 +122,7 @@ PURE = (
 FRAMEWORKS = ("torch", "asyncio", "litestar", "sqlalchemy", "transformers")
 SQLALCHEMY_FILES = ("models.py", "queries.py", "service.py")
 SQLALCHEMY_MODULES = (
+    "app/damage.py",
     "app/database.py",
     "app/idempotency.py",
     "app/sole_server.py",
