@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextvars import Context
 from typing import Any
 
 LONGEST_WAIT_S = 1.0
@@ -29,9 +30,9 @@ class Background:
         """Begin it, and return when it is done or has taken too long to wait for."""
         await asyncio.wait([self.begin(work)], timeout=LONGEST_WAIT_S)
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin it, for somebody who does not wait at all."""
-        task = asyncio.create_task(work)
+    def begin(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None]:
+        """Begin it, for somebody who does not wait at all; in another context than that of who calls, where one is given."""
+        task = asyncio.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

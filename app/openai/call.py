@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -59,6 +60,8 @@ class Call:
         keep: Keep | None = None,
     ) -> None:
         self.keep = keep
+        self.context = copy_context()
+        """That of the request it came with: what is told of its end belongs to it."""
         self.identity = identity
         self.request = request
         self.charge = charge

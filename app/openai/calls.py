@@ -120,7 +120,7 @@ class Calls:
             self.answers.remember(namespace, call.request.turns, call.text, finished.token_ids)
         if call.keep is None:
             call.end(finished)
-        self._settling.begin(self._settle(call, finished))
+        self._settling.begin(self._settle(call, finished), call.context)
 
     async def _keep(self, call: Call, keep: Keep, finished: Finished) -> None:
         """Whoever is told of the end can go on from it."""
@@ -134,7 +134,9 @@ class Calls:
         call.end(finished)
 
     async def _settle(self, call: Call, finished: Finished) -> None:
-        """Charge what it has cost, and have it written down."""
+        """Keep what was answered, charge what it has cost, and have that written down."""
+        if call.keep is not None:
+            await self._keep(call, call.keep, finished)
         status = STATUS_OF[finished.reason]
         if finished.reason is FinishReason.CANCELLED and self._is_interrupted:
             status = MessageStatus.INTERRUPTED
@@ -161,8 +163,6 @@ class Calls:
             )
         )
         await call.charge.settle(finished.usage.input_tokens, finished.usage.output_tokens)
-        if call.keep is not None:
-            await self._keep(call, call.keep, finished)
 
     async def _all_ended(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

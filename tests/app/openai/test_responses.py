@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import msgspec
+import pytest
 
+from app.database import DatabaseAway
 from app.openai.response_request import NEUTRAL
 from app.openai.response_schemas import ResponseCreate
 from engine.types import ContextPolicy, Role
@@ -156,6 +158,21 @@ async def test_an_answer_that_is_cut_is_incomplete_and_one_that_fails_failed(pro
     assert (failed["type"], failed["response"]["error"]["code"]) == ("response.failed", "server_error")
     stored = (await program.http.get(f"/v1/responses/{failed['response']['id']}")).json()
     assert (stored["status"], text_of(stored)) == ("failed", "Hello")
+
+
+async def test_one_that_cannot_be_stored_is_not_said_to_be(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has an id can go on from it."""
+
+    class Away:
+        def write(self) -> None:
+            raise DatabaseAway("it is restarted")
+
+    monkeypatch.setattr(program.context.openai.responses, "_database", Away())
+    error(await try_to_respond(program), 500, "storage_failed")
+    last = (await events_of(program))[-1]
+    assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
+    assert (await respond(program, store=False))["status"] == "completed"
+    assert (await program.usage())["completed"] == 3
 
 
 async def test_messages_may_be_given_as_items(program: Program) -> None:

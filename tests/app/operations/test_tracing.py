@@ -16,6 +16,7 @@ from app.operations import otel_tracing
 from app.operations.otel_tracing import OtelTracing
 from app.operations.tracing import NoTracing, TracingUnavailable, open_tracing
 from app.settings import Settings
+from tests.app.openai.surface import open_program
 from tests.app.responses.chat import open_chat
 from tests.house.source import ROOT
 from tests.support.live_server import live_server
@@ -63,6 +64,18 @@ async def test_an_answer_belongs_to_its_request_and_shows_where_its_time_went(
             assert part.start_time is not None
             assert part.end_time is not None
             assert part.start_time <= part.end_time
+        assert SECRET not in "".join(span.to_json() for span in exporter.get_finished_spans())
+
+
+async def test_an_answer_to_a_program_belongs_to_its_request_too(
+    tmp_path: Path, sqlite_url: str, exporter: InMemorySpanExporter
+) -> None:
+    async with open_program(tmp_path, sqlite_url, tracing=OtelTracing(SimpleSpanProcessor(exporter))) as program:
+        await program.complete(SECRET)
+        await program.usage()
+        request, answer = named(exporter, "POST /v1/chat/completions"), named(exporter, "answer")
+        assert answer.parent is not None
+        assert answer.parent.span_id == request.context.span_id
         assert SECRET not in "".join(span.to_json() for span in exporter.get_finished_spans())
 
 
