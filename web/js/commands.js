@@ -137,6 +137,26 @@ export class Commands {
     if (currentId !== null) await this.chat.reading.loadEarlier(currentId);
   }
 
+  /**
+   * Reads all of the shown conversation, for as long as that is wanted.
+   *
+   * @param {() => boolean} isWanted
+   */
+  async loadAll(isWanted) {
+    const { currentId } = this.state;
+    if (currentId !== null) await this.chat.reading.loadAll(currentId, () => isWanted() && this.state.currentId === currentId);
+  }
+
+  /**
+   * Puts a message of the shown path into sight.
+   *
+   * @param {string} messageId
+   * @param {{isFocusWanted: boolean}} options
+   */
+  want(messageId, { isFocusWanted }) {
+    this.chat.store.set({ wanted: { messageId, isFocusWanted } });
+  }
+
   async loadMoreConversations() {
     await this.chat.loadMoreConversations();
   }

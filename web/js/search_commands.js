@@ -68,6 +68,6 @@ export class SearchCommands {
       chat.outside.showAddress(conversationId);
       await isRead;
     }
-    if (await chat.reading.reach(conversationId, messageId)) chat.store.set({ wanted: { messageId } });
+    if (await chat.reading.reach(conversationId, messageId)) chat.store.set({ wanted: { messageId, isFocusWanted: true } });
   }
 }

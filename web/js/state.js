@@ -33,7 +33,7 @@ export const GONE = Object.freeze({ key: "gone" });
  * @property {SettingsPageName | null} settings
  * @property {Beginning} beginning
  * @property {readonly Persona[]} personas
- * @property {{messageId: string} | null} wanted
+ * @property {{messageId: string, isFocusWanted: boolean} | null} wanted
  * @property {string | null} currentId
  * @property {string} threadId
  * @property {ReadonlyMap<string, Transcript>} transcripts

@@ -23,6 +23,8 @@ import { focusComposer } from "./textarea.js";
  * @property {Message} message
  * @property {Commands} commands
  * @property {boolean} isConnected
+ * @property {number} place from 1, among those that are shown
+ * @property {number} count -1: not known yet
  * @property {number} siblingIndex
  * @property {number} siblingCount
  * @property {string | null} previousId
@@ -50,6 +52,9 @@ export const Answer = memo(
         data-role="assistant"
         data-status=${message.status}
         aria-label=${t("kvasirSaid")}
+        aria-posinset=${props.place}
+        aria-setsize=${props.count}
+        tabindex="-1"
         aria-busy=${isOver ? null : "true"}
       >
         <div class="prose ${isOver ? "" : "is-growing"}" ref=${body}>

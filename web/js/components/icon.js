@@ -16,6 +16,7 @@ const PATHS = {
   left: "M14.5 6l-6 6 6 6",
   right: "M9.5 6l6 6-6 6",
   down: "M12 5v14M6 13l6 6 6-6",
+  up: "M12 19V5M6 11l6-6 6 6",
   close: "M6 6l12 12M18 6L6 18",
   leave: "M10 5H5v14h5M14 8l4 4-4 4M18 12H9",
   alert: "M12 4l9 16H3zM12 10v4.5M12 17.2v.3",

@@ -59,7 +59,7 @@ function isFindOurs() {
 
 /** To the message above or below the one that has the focus; the nearest to the end at first. @param {number} by */
 function focusMessage(by) {
-  const messages = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".messages > * > [data-message-id], .messages > [data-message-id]")]);
+  const messages = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".messages [data-message-id]")]);
   const place = messages.findIndex((message) => message.contains(document.activeElement));
   const next = place < 0 ? messages.at(-1) : messages[place + by];
   next?.focus();

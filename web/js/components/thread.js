@@ -6,24 +6,25 @@
  * @import { Message, Unsent } from "../wire.d.ts"
  */
 
-import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import { unsentHere } from "../state.js";
 import * as chat from "../texts/chat.js";
 import { emptyTranscript } from "../transcript.js";
-import { runningAnswer, shownPath, siblingsOf } from "../tree.js";
-import { Answer } from "./answer.js";
+import { runningAnswer, shownPath } from "../tree.js";
 import { Composer } from "./composer.js";
+import { Earlier } from "./earlier.js";
+import { FindBar } from "./find_bar.js";
 import { Icon } from "./icon.js";
-import { useKeepPlace } from "./keep_place.js";
 import { useChoices, useTexts } from "./language.js";
-import { useStickToBottom } from "./stick_to_bottom.js";
+import { MessageList } from "./message_list.js";
+import { Scroller } from "./scroller.js";
+import { focusComposer } from "./textarea.js";
 import { UnsentMessage } from "./unsent_message.js";
-import { UserMessage } from "./user_message.js";
 import { Welcome } from "./welcome.js";
 
 /** @param {{state: State, commands: Commands, isFinding: boolean, onFound: () => void}} props */
-export function Thread({ state, commands }) {
+export function Thread({ state, commands, isFinding, onFound }) {
   const { t, say } = useTexts(chat);
   const { sendKey } = useChoices();
   const { currentId, problem } = state;
@@ -31,11 +32,15 @@ export function Thread({ state, commands }) {
   const waiting = unsentHere(state);
   // An edit that waits stands where it will be: after the message it follows, in place of the branch it leaves.
   const branch = waiting.find((unsent) => unsent.parent_id !== undefined);
-  const path = shownPath(transcript, branch ? branch.parent_id ?? null : transcript.leafId);
+  const leafId = branch ? branch.parent_id ?? null : transcript.leafId;
+  const path = useMemo(() => shownPath(transcript, leafId), [transcript, leafId]);
   const running = runningAnswer(path);
   const [takenBack, setTakenBack] = useState(/** @type {{text: string} | null} */ (null));
-  const { frame, onScroll, toBottom, isAway } = useStickToBottom(state, currentId);
-  useKeepPlace(frame, path[0]?.id ?? null);
+  const [isAway, setAway] = useState(false);
+  const scroller = useMemo(() => new Scroller(setAway), []);
+  const frame = useRef(/** @type {HTMLElement | null} */ (null));
+  const inside = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => (frame.current && inside.current ? scroller.attach(frame.current, inside.current) : undefined), []);
   useStopKey(running, commands);
 
   const takeBack = (/** @type {Unsent} */ unsent) => {
@@ -46,42 +51,49 @@ export function Thread({ state, commands }) {
   const isLoading = isEmpty && currentId !== null && !transcript.isLoaded && problem === null;
   const isConnected = state.connection === "open";
   return html`
-    <div class="thread" ref=${frame} onScroll=${onScroll} tabindex="0" role="region" aria-label=${t("conversation")}>
-      ${problem !== null && path.length === 0 && html`<p class="thread-problem">${say(problem)}</p>`}
-      ${isLoading && html`<div class="thread-loading" role="status"><span class="visually-hidden">${t("loading")}</span></div>`}
-      ${isEmpty && !isLoading && problem === null && html`<${Welcome} personas=${state.personas} beginning=${state.beginning} commands=${commands} />`}
-      <div class="messages" role="log" aria-live="off" aria-label=${t("messages")}>
+    ${isFinding && html`<${FindBar} path=${path} isAllLoaded=${transcript.earlierCursor === null} commands=${commands} onClose=${closeFind} />`}
+    <div class="thread ${isAway ? "" : "is-following"}" ref=${frame} tabindex="0" role="region" aria-label=${t("conversation")}>
+      <div ref=${inside} class="thread-inside">
+        ${problem !== null && path.length === 0 && html`<p class="thread-problem">${say(problem)}</p>`}
+        ${isLoading && html`<div class="thread-loading" role="status"><span class="visually-hidden">${t("loading")}</span></div>`}
+        ${isEmpty &&
+        !isLoading &&
+        problem === null &&
+        html`<${Welcome} personas=${state.personas} beginning=${state.beginning} commands=${commands} />`}
         ${transcript.earlierCursor !== null && path.length > 0 && html`<${Earlier} commands=${commands} />`}
-        ${path.map((message) => {
-          const siblings = siblingsOf(transcript, message);
-          // Versions of one message take each other's place, so that the focus stays on the arrow between them.
-          const view = message.role === "user" ? UserMessage : Answer;
-          return html`<${view}
-            key=${`under ${message.parent_id}`}
-            message=${message}
+        ${!isEmpty &&
+        html`
+          <${MessageList}
+            key=${currentId ?? state.threadId}
+            transcript=${transcript}
+            path=${path}
             commands=${commands}
-            isConnected=${message.role === "user" || isConnected}
-            siblingIndex=${siblings?.index ?? 0}
-            siblingCount=${siblings?.count ?? 1}
-            previousId=${siblings?.previousId ?? null}
-            nextId=${siblings?.nextId ?? null}
-          />`;
-        })}
-        ${waiting.map(
-          (unsent) => html`<${UnsentMessage}
-            key=${unsent.client_message_id}
-            unsent=${unsent}
+            scroller=${scroller}
             isConnected=${isConnected}
-            onResend=${() => commands.resend(unsent)}
-            onTakeBack=${() => takeBack(unsent)}
-          />`,
-        )}
+            wanted=${state.wanted}
+          >
+            ${waiting.length > 0 &&
+            html`
+              <div class="chunk">
+                ${waiting.map(
+                  (unsent) => html`<${UnsentMessage}
+                    key=${unsent.client_message_id}
+                    unsent=${unsent}
+                    isConnected=${isConnected}
+                    onResend=${() => commands.resend(unsent)}
+                    onTakeBack=${() => takeBack(unsent)}
+                  />`,
+                )}
+              </div>
+            `}
+          <//>
+        `}
       </div>
     </div>
     <div class="foot">
       ${isAway &&
       html`
-        <button type="button" class="round-button to-newest" aria-label=${t("jumpToNewest")} title=${t("jumpToNewest")} onClick=${toBottom}>
+        <button type="button" class="round-button to-newest" aria-label=${t("jumpToNewest")} title=${t("jumpToNewest")} onClick=${() => scroller.follow()}>
           <${Icon} name="down" />
         </button>
       `}
@@ -90,47 +102,18 @@ export function Thread({ state, commands }) {
         commands=${commands}
         running=${running}
         takenBack=${takenBack}
-        onSent=${toBottom}
+        onSent=${() => scroller.follow()}
       />
       <p class="hint" id="composer-hint">
         <span class="hint-keys">${t(sendKey === "enter" ? "keysHint" : "keysHintMod")}</span>${t("canBeWrong")}
       </p>
     </div>
   `;
-}
 
-/** Loads what came before, when it is scrolled to or pressed. @param {{commands: Commands}} props */
-function Earlier({ commands }) {
-  const { t } = useTexts(chat);
-  const button = useRef(/** @type {HTMLButtonElement | null} */ (null));
-  const isBusy = useRef(false);
-  const [isLoading, setLoading] = useState(false);
-  const load = async () => {
-    if (isBusy.current) return;
-    isBusy.current = true;
-    setLoading(true);
-    await commands.loadEarlier();
-    isBusy.current = false;
-    setLoading(false);
-  };
-  useEffect(() => {
-    const observer = new IntersectionObserver(([entry]) => entry?.isIntersecting && void load());
-    if (button.current) observer.observe(button.current);
-    return () => observer.disconnect();
-  }, []);
-  useLayoutEffect(
-    () => () => {
-      // When all is there the button goes; a focus on it stays in the conversation.
-      if (document.activeElement !== button.current) return;
-      /** @type {HTMLElement | null | undefined} */ (button.current?.closest(".thread"))?.focus();
-    },
-    [],
-  );
-  return html`
-    <button type="button" class="button earlier" ref=${button} aria-disabled=${isLoading ? "true" : null} onClick=${load}>
-      ${t(isLoading ? "loading" : "showEarlier")}
-    </button>
-  `;
+  function closeFind() {
+    onFound();
+    focusComposer();
+  }
 }
 
 /**

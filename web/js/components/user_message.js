@@ -18,6 +18,8 @@ import { fitHeight, focusComposer, isSendKey } from "./textarea.js";
  * @typedef {object} Props
  * @property {Message} message
  * @property {Commands} commands
+ * @property {number} place from 1, among those that are shown
+ * @property {number} count -1: not known yet
  * @property {number} siblingIndex
  * @property {number} siblingCount
  * @property {string | null} previousId
@@ -42,10 +44,22 @@ export const UserMessage = memo(
       wasEditing.current = isEditing;
     }, [isEditing]);
     if (isEditing) {
-      return html`<${Editor} key=${message.id} message=${message} commands=${commands} onDone=${() => setEditing(false)} />`;
+      return html`
+        <article class="message" data-message-id=${message.id} aria-label=${t("youSaid")} aria-posinset=${props.place} aria-setsize=${props.count}>
+          <${Editor} key=${message.id} message=${message} commands=${commands} onDone=${() => setEditing(false)} />
+        </article>
+      `;
     }
     return html`
-      <article class="message from-user" data-message-id=${message.id} data-role="user" aria-label=${t("youSaid")}>
+      <article
+        class="message from-user"
+        data-message-id=${message.id}
+        data-role="user"
+        aria-label=${t("youSaid")}
+        aria-posinset=${props.place}
+        aria-setsize=${props.count}
+        tabindex="-1"
+      >
         <div class="bubble" dir="auto" ref=${body}>${message.content}</div>
         <div class="actions">
           <${CopyButton} text=${message.content} label=${t("copyMessage")} />
@@ -101,7 +115,7 @@ function Editor({ message, commands, onDone }) {
     }
   };
   return html`
-    <form class="message from-user editor" data-message-id=${message.id} onSubmit=${submit}>
+    <form class="editor" onSubmit=${submit}>
       <textarea
         ref=${area}
         dir="auto"
