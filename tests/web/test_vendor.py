@@ -107,7 +107,9 @@ def imported(names: set[str]) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        for target in re.findall(r'(?:from|import)\s*\(?"(\.[^"]+\.js)"', (WEB / name).read_text()):
+        # The comments name modules too, for their types only, which no browser loads.
+        code = re.sub(r"/\*.*?\*/", "", (WEB / name).read_text(), flags=re.S)
+        for target in re.findall(r'(?:from|import)\s*\(?"(\.[^"]+\.js)"', code):
             waiting.append((WEB / name).parent.joinpath(target).resolve().relative_to(WEB.resolve()).as_posix())
     return found
 

@@ -154,6 +154,16 @@ export class Api {
     return this.call("POST", "conversations/import", { file, headers: { "Content-Type": mediaType }, idempotencyKey, timeoutMs: IMPORT_TIMEOUT_MS });
   }
 
+  /** Asks for a person to answer. @param {string} id @returns {Promise<Conversation>} */
+  askForPerson(id) {
+    return this.call("POST", `conversations/${encodeURIComponent(id)}/handoff`, { body: {} });
+  }
+
+  /** Waits for a person no longer. @param {string} id @returns {Promise<Conversation>} */
+  waitNoLonger(id) {
+    return this.call("DELETE", `conversations/${encodeURIComponent(id)}/handoff`);
+  }
+
   /** @returns {Promise<Listing<Persona>>} */
   personas() {
     return this.call("GET", "personas?limit=200");

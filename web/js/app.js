@@ -69,6 +69,7 @@ const session = new Session(api, store, {
       onSignedOut: () => owner.end(ENDED_NOTICE),
       showAddress: (conversationId) => place.show(conversationId),
       tellTabs: (message) => tabs.postMessage(message),
+      now: Date.now,
     }),
 });
 const commands = new Commands(() => session.chat, Date.now);

@@ -35,6 +35,7 @@ export class Chat {
    * @param {(notice: Saying | null) => void} outside.onSignedOut
    * @param {(conversationId: string | null) => void} outside.showAddress
    * @param {(message: string) => void} outside.tellTabs
+   * @param {() => number} outside.now milliseconds
    */
   constructor(api, store, outbox, outside) {
     this.api = api;
@@ -123,8 +124,19 @@ export class Chat {
     else if (frame.type === "message.created" && conversationId) this.accepted(conversationId, data);
     else if (frame.type === "conversation.updated" && data["conversation"]) this.conversationChanged(data["conversation"]);
     else if (frame.type === "conversation.updated" && data["deleted"] && conversationId) this.gone(conversationId);
+    else if (frame.type === "typing" && conversationId) this.somebodyTypes(conversationId, data["author"]?.name);
     else if (frame.type === "resync_required") this.resync(String(data["response_id"] ?? frame.response_id));
     else if (frame.seq !== undefined && conversationId) this.advance(conversationId, frame);
+  }
+
+  /**
+   * A person who answers in the model's place is writing; of oneself, on another device, nothing is shown.
+   *
+   * @param {string} conversationId
+   * @param {string | undefined} name
+   */
+  somebodyTypes(conversationId, name) {
+    if (name !== undefined) this.store.set({ typing: { conversationId, name, at: this.outside.now() } });
   }
 
   connected() {
@@ -172,6 +184,8 @@ export class Chat {
       this.outboxChanged();
     }
     this.update(conversationId, (transcript) => transcripts.withAccepted(transcript, accepted, options));
+    const { typing } = this.store.state;
+    if (accepted.message?.author && typing?.conversationId === conversationId) this.store.set({ typing: null });
   }
 
   /** @param {Conversation} conversation */

@@ -13,6 +13,8 @@ import { GONE, PLAIN, unsentHere } from "./state.js";
 import { withLeaf } from "./transcript.js";
 import { newestBelow } from "./tree.js";
 
+const TYPING_EVERY_MS = 3000;
+
 export class Commands {
   /**
    * @param {() => Chat | null} chat
@@ -23,6 +25,7 @@ export class Commands {
     this.now = now;
     /** @type {Set<string>} questions that another answer has just been asked for */
     this.regenerating = new Set();
+    this.typedAt = 0;
     this.conversations = new ConversationCommands(() => this.chat);
     this.search = new SearchCommands(() => this.chat);
   }
@@ -186,6 +189,15 @@ export class Commands {
   /** Something of the settings: where it is refused, the person is told. @param {() => Promise<unknown>} action */
   attempt(action) {
     return this.chat.attempt(action);
+  }
+
+  /** Tells the person who answers that something is being written, every few seconds. */
+  typing() {
+    const { currentId, known } = this.state;
+    const now = this.now();
+    if (currentId === null || known.get(currentId)?.state !== "human" || now - this.typedAt < TYPING_EVERY_MS) return;
+    this.typedAt = now;
+    this.chat.socket.send("typing", { conversation_id: currentId });
   }
 
   /** @param {string | null} conversationId */

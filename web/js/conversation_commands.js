@@ -62,6 +62,18 @@ export class ConversationCommands {
     return this.change(conversation, () => ({ temporary: false }));
   }
 
+  /** A person is to answer; the model is silent from here on. @param {Conversation} conversation */
+  askForPerson(conversation) {
+    const { chat } = this;
+    return chat.attempt(async () => chat.conversationChanged(await chat.api.askForPerson(conversation.id)));
+  }
+
+  /** The model answers again. @param {Conversation} conversation */
+  waitNoLonger(conversation) {
+    const { chat } = this;
+    return chat.attempt(async () => chat.conversationChanged(await chat.api.waitNoLonger(conversation.id)));
+  }
+
   /** @param {Conversation} conversation */
   async remove(conversation) {
     const { chat } = this;

@@ -34,6 +34,7 @@ export const GONE = Object.freeze({ key: "gone" });
  * @property {Beginning} beginning
  * @property {readonly Persona[]} personas
  * @property {{messageId: string, isFocusWanted: boolean} | null} wanted
+ * @property {{conversationId: string, name: string, at: number} | null} typing the person who writes in the model's place
  * @property {string | null} currentId
  * @property {string} threadId
  * @property {ReadonlyMap<string, Transcript>} transcripts
@@ -63,6 +64,7 @@ export function initialState(threadId) {
     beginning: PLAIN,
     personas: [],
     wanted: null,
+    typing: null,
     currentId: null,
     threadId,
     transcripts: new Map(),

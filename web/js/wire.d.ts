@@ -43,6 +43,13 @@ export interface WaysIn {
   oidc: string | null;
 }
 
+/** An agent, as others see one. */
+export interface Person {
+  id: string | null;
+  name: string;
+}
+
+/** Who answers: the model; nobody, while a person is waited for; a person; nobody, until somebody writes again. */
 export type ConversationState = "bot" | "queued" | "human" | "resolved";
 
 export interface Conversation {
@@ -52,6 +59,8 @@ export interface Conversation {
   created_at: string;
   updated_at: string;
   state: ConversationState;
+  state_since?: string | null;
+  agent?: Person | null;
   archived: boolean;
   tags: string[];
   persona: string | null;
@@ -85,6 +94,8 @@ export interface WireMessage {
   response_id: string | null;
   last_seq: number;
   error?: Failure | null;
+  /** The agent who wrote it in the model's place. */
+  author?: Person | null;
 }
 
 export interface WireResponse {

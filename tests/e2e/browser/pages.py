@@ -84,6 +84,28 @@ class ChatPage:
         )
         return found
 
+    async def texts_from_the_top(self) -> list[str]:
+        """All messages of a conversation of which only those near the screen are drawn, read while scrolling down it."""
+        found: list[str] = await self.page.evaluate(
+            """async () => {
+                const frame = document.querySelector(".thread");
+                const frames = (count) => new Promise((done) => {
+                    const wait = (left) => left === 0 ? done() : requestAnimationFrame(() => wait(left - 1));
+                    wait(count);
+                });
+                const texts = new Map();
+                frame.scrollTop = 0;
+                for (let last = -1; last !== frame.scrollTop; frame.scrollTop += frame.clientHeight / 2) {
+                    last = frame.scrollTop;
+                    await frames(3);
+                    for (const node of document.querySelectorAll("[data-message-id]"))
+                        texts.set(Number(node.ariaPosInSet), node.querySelector(".prose, .bubble").rawText);
+                }
+                return [...texts].sort((a, b) => a[0] - b[0]).map(([, text]) => text);
+            }"""
+        )
+        return found
+
     async def message_id(self, message: Locator) -> str:
         return str(await message.get_attribute("data-message-id"))
 

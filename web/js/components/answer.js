@@ -12,6 +12,7 @@ import * as chat from "../texts/chat.js";
 import { AnswerState, endedBadly } from "./answer_state.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
+import { CostLine } from "./cost_line.js";
 import { Icon } from "./icon.js";
 import { useKeepSelection } from "./keep_selection.js";
 import { useTexts } from "./language.js";
@@ -23,6 +24,7 @@ import { focusComposer } from "./textarea.js";
  * @property {Message} message
  * @property {Commands} commands
  * @property {boolean} isConnected
+ * @property {boolean} isModelSilent a person answers, or is waited for
  * @property {number} place from 1, among those that are shown
  * @property {number} count -1: not known yet
  * @property {number} siblingIndex
@@ -33,7 +35,8 @@ import { focusComposer } from "./textarea.js";
 
 export const Answer = memo(
   /** @param {Props} props */ (props) => {
-    const { message, commands, isConnected } = props;
+    const { message, commands, isConnected, isModelSilent } = props;
+    const { author } = message;
     const { t } = useTexts(chat);
     const body = useRef(/** @type {any} */ (null));
     useLayoutEffect(() => {
@@ -51,12 +54,13 @@ export const Answer = memo(
         data-message-id=${message.id}
         data-role="assistant"
         data-status=${message.status}
-        aria-label=${t("kvasirSaid")}
+        aria-label=${author ? t("personSaid", { name: author.name }) : t("kvasirSaid")}
         aria-posinset=${props.place}
         aria-setsize=${props.count}
         tabindex="-1"
         aria-busy=${isOver ? null : "true"}
       >
+        ${author && html`<p class="author"><${Icon} name="person" /><span dir="auto">${author.name}</span></p>`}
         <div class="prose ${isOver ? "" : "is-growing"}" ref=${body}>
           <${Markdown} text=${message.content} isGrowing=${!isOver} />
         </div>
@@ -67,6 +71,8 @@ export const Answer = memo(
             <${BranchArrows} ...${props} />
             ${message.content !== "" && html`<${CopyButton} text=${message.content} label=${t("copyAnswer")} />`}
             ${!endedBadly(message) &&
+            !author &&
+            !isModelSilent &&
             html`
               <button
                 type="button"
@@ -78,20 +84,10 @@ export const Answer = memo(
                 <${Icon} name="refresh" />
               </button>
             `}
-            <${Cost} message=${message} />
+            <${CostLine} usage=${message.usage} />
           </div>
         `}
       </article>
     `;
   },
 );
-
-/** What the answer cost, for those who want to know. @param {{message: Message}} props */
-function Cost({ message: { usage } }) {
-  const { t } = useTexts(chat);
-  if (!usage || !usage.output_tokens) return null;
-  const { ttft_ms: ttftMs, output_tokens: count } = usage;
-  const time =
-    ttftMs === null ? "" : ttftMs < 995 ? t("milliseconds", { count: Math.max(1, Math.round(ttftMs)) }) : t("seconds", { count: (ttftMs / 1000).toFixed(1) });
-  return html`<span class="cost">${t("tokens", { count })}${time === "" ? "" : `, ${t("firstAfter", { time })}`}</span>`;
-}

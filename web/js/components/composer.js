@@ -61,7 +61,10 @@ export function Composer({ conversationId, commands, running, takenBack, onSent 
         aria-describedby="composer-hint"
         enterkeyhint="send"
         value=${text}
-        onInput=${(/** @type {any} */ event) => change(event.target.value)}
+        onInput=${(/** @type {any} */ event) => {
+          change(event.target.value);
+          commands.typing();
+        }}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => isSendKey(event, sendKey) && submit(event)}
       ></textarea>
       <div class="composer-buttons">

@@ -27,10 +27,12 @@ import { Menu } from "./menu.js";
 /** @param {Props} props */
 export function ConversationMenu({ conversation, commands, onRename, onAsk, first = [] }) {
   const { t } = useTexts(chat);
-  const { archived, temporary } = conversation;
+  const { archived, temporary, state } = conversation;
+  const isModelAnswering = state !== "queued" && state !== "human";
   /** @type {Item[]} */
   const items = [
     ...first,
+    ...(isModelAnswering ? [{ label: t("askForPerson"), icon: /** @type {const} */ ("person"), onChoose: () => void commands.conversations.askForPerson(conversation) }] : []),
     { label: t("rename"), icon: "pencil", onChoose: onRename },
     { label: t("tags"), icon: "tag", onChoose: () => onAsk("tags", conversation) },
     temporary

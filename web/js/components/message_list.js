@@ -29,12 +29,13 @@ const SHOWN_MS = 2500;
  * @property {Commands} commands
  * @property {Scroller} scroller
  * @property {boolean} isConnected
+ * @property {boolean} isModelSilent a person answers, or is waited for
  * @property {import("../state.js").State["wanted"]} wanted the message to be put into sight
  * @property {any} children what follows them
  */
 
 /** @param {Props} props */
-export function MessageList({ transcript, path, commands, scroller, isConnected, wanted, children }) {
+export function MessageList({ transcript, path, commands, scroller, isConnected, isModelSilent, wanted, children }) {
   const { t } = useTexts(chat);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const [, redraw] = useState(0);
@@ -51,7 +52,7 @@ export function MessageList({ transcript, path, commands, scroller, isConnected,
     const height = frame?.clientHeight || FIRST_FRAME_PX;
     const total = heights.reduce((sum, px) => sum + px, 0);
     const isAway = !scroller.isFollowing && frame && place;
-    const top = isAway ? frame.getBoundingClientRect().top - place.getBoundingClientRect().top : total - height;
+    const top = isAway ? topInSight(scroller, frame, place, chunks, heights) : total - height;
     const { first, last } = stretchOf(heights, top - BEYOND * height, top + height + BEYOND * height);
     const busy = busyChunks(place);
     return { first, last, busy };
@@ -119,6 +120,7 @@ export function MessageList({ transcript, path, commands, scroller, isConnected,
       message=${message}
       commands=${commands}
       isConnected=${message.role === "user" || isConnected}
+      isModelSilent=${isModelSilent}
       place=${index + 1}
       count=${transcript.earlierCursor === null ? path.length : -1}
       siblingIndex=${siblings?.index ?? 0}
@@ -148,6 +150,24 @@ export function MessageList({ transcript, path, commands, scroller, isConnected,
       setTimeout(() => delete found.dataset["shown"], SHOWN_MS);
     });
   }
+}
+
+/**
+ * Where the upper edge of the frame is in the list. Told from the message that stays where it is, because the list may have grown
+ * above it since the page was last drawn.
+ *
+ * @param {Scroller} scroller
+ * @param {HTMLElement} frame
+ * @param {HTMLElement} list
+ * @param {readonly import("../chunks.js").Chunk[]} chunks
+ * @param {readonly number[]} heights
+ */
+function topInSight({ anchor }, frame, list, chunks, heights) {
+  const element = /** @type {HTMLElement | null | undefined} */ (anchor?.node.closest("[data-chunk]"));
+  const index = chunks.findIndex(({ key }) => key === element?.dataset["chunk"]);
+  if (!anchor || !element || index < 0) return frame.getBoundingClientRect().top - list.getBoundingClientRect().top;
+  const above = heights.slice(0, index).reduce((sum, px) => sum + px, 0);
+  return above + anchor.node.getBoundingClientRect().top - element.getBoundingClientRect().top - anchor.top;
 }
 
 /** A gap as high as what would be there. @param {{px: number}} props */

@@ -121,10 +121,11 @@ export class Scroller {
 
   /** @returns {{node: Element, top: number} | null} */
   firstInSight() {
-    for (const node of this.frame?.querySelectorAll("[data-message-id]") ?? []) {
+    if (!this.frame) return null;
+    const { top: edge, bottom: lowerEdge } = this.frame.getBoundingClientRect();
+    for (const node of this.frame.querySelectorAll("[data-message-id]")) {
       const { top, bottom } = node.getBoundingClientRect();
-      const edge = this.frame?.getBoundingClientRect().top ?? 0;
-      if (bottom > edge) return { node, top: top - edge };
+      if (bottom > edge) return top < lowerEdge ? { node, top: top - edge } : null;
     }
     return null;
   }

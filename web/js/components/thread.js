@@ -20,6 +20,7 @@ import { useChoices, useTexts } from "./language.js";
 import { MessageList } from "./message_list.js";
 import { Scroller } from "./scroller.js";
 import { focusComposer } from "./textarea.js";
+import { TypingLine } from "./typing_line.js";
 import { UnsentMessage } from "./unsent_message.js";
 import { Welcome } from "./welcome.js";
 
@@ -50,6 +51,8 @@ export function Thread({ state, commands, isFinding, onFound }) {
   const isEmpty = path.length === 0 && waiting.length === 0;
   const isLoading = isEmpty && currentId !== null && !transcript.isLoaded && problem === null;
   const isConnected = state.connection === "open";
+  const answerer = state.known.get(currentId ?? "")?.state;
+  const isModelSilent = answerer === "queued" || answerer === "human";
   return html`
     ${isFinding && html`<${FindBar} path=${path} isAllLoaded=${transcript.earlierCursor === null} commands=${commands} onClose=${closeFind} />`}
     <div class="thread ${isAway ? "" : "is-following"}" ref=${frame} tabindex="0" role="region" aria-label=${t("conversation")}>
@@ -70,6 +73,7 @@ export function Thread({ state, commands, isFinding, onFound }) {
             commands=${commands}
             scroller=${scroller}
             isConnected=${isConnected}
+            isModelSilent=${isModelSilent}
             wanted=${state.wanted}
           >
             ${waiting.length > 0 &&
@@ -87,6 +91,7 @@ export function Thread({ state, commands, isFinding, onFound }) {
               </div>
             `}
           <//>
+          ${state.typing?.conversationId === currentId && html`<${TypingLine} key=${state.typing?.at} name=${state.typing?.name} />`}
         `}
       </div>
     </div>
