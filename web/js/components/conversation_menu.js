@@ -32,12 +32,12 @@ export function ConversationMenu({ conversation, commands, onRename, onAsk, firs
   /** @type {Item[]} */
   const items = [
     ...first,
-    ...(isModelAnswering ? [{ label: t("askForPerson"), icon: /** @type {const} */ ("person"), onChoose: () => void commands.conversations.askForPerson(conversation) }] : []),
     { label: t("rename"), icon: "pencil", onChoose: onRename },
     { label: t("tags"), icon: "tag", onChoose: () => onAsk("tags", conversation) },
     temporary
       ? { label: t("keep"), icon: "archive", onChoose: () => void commands.conversations.keep(conversation) }
       : { label: t(archived ? "unarchive" : "archive"), icon: "archive", onChoose: () => void commands.conversations.archive(conversation, !archived) },
+    ...(isModelAnswering ? [{ label: t("askForPerson"), icon: /** @type {const} */ ("person"), onChoose: () => void commands.conversations.askForPerson(conversation) }] : []),
     {},
     { label: t("exportMarkdown"), icon: "download", href: exportAddress(conversation.id, "markdown"), isDownload: true },
     { label: t("exportJson"), icon: "download", href: exportAddress(conversation.id, "json"), isDownload: true },
