@@ -27,6 +27,7 @@ from app.context import AppContext, open_context
 from app.conversations import retention_routes as retention
 from app.conversations import routes as conversations
 from app.errors import Unauthenticated
+from app.feedback import routes as feedback
 from app.idempotency import IdempotencyKey, IdempotentRequest, fingerprint
 from app.json_request import JsonRequest
 from app.openai import routes as openai
@@ -46,6 +47,7 @@ from app.sessions import admin_routes as live_sessions
 from app.sessions import routes as sessions
 from app.settings import Settings
 from app.usage import routes as usage
+from app.webhooks import routes as webhooks
 from app.widgets import routes as widgets
 from app.widgets import script, visitor_routes
 from app.widgets.cors import WidgetCors
@@ -130,6 +132,7 @@ def build_routes(settings: Settings, web_folder: Path) -> Litestar:
             admin.router(),
             keys.router(),
             conversations.router(),
+            feedback.router(),
             personas.router(),
             responses.router(),
             *service.routers(),
@@ -139,6 +142,7 @@ def build_routes(settings: Settings, web_folder: Path) -> Litestar:
             stats_routes.router(),
             server_routes.router(),
             usage.router(),
+            webhooks.router(),
             widgets.router(),
             visitor_routes.router(),
         ],

@@ -30,6 +30,7 @@ ANSWERED_WITH: dict[str, list[FrameType]] = {
     "conversation.unsubscribe": ["conversation.updated"],
     "handoff.request": ["conversation.status_changed"],
     "typing": [],
+    "feedback.create": ["feedback.created"],
     "ping": ["pong"],
 }
 """The type of the frame whose `reply_to` is the `id` of the client's. Any may be refused with `error` instead."""

@@ -34,6 +34,7 @@ from app.conversations.service import ConversationService
 from app.conversations.titles import Titles
 from app.database import Database
 from app.engine_view import EngineView
+from app.feedback.service import FeedbackService
 from app.idempotency import Idempotency
 from app.identifiers import new_id
 from app.news import DomainNews
@@ -71,6 +72,8 @@ from app.usage.memory_counters import MemoryCounters
 from app.usage.models import MODEL_MAX_CHARS
 from app.usage.quotas import QuotaService
 from app.usage.service import UsageService
+from app.webhooks.opening import open_webhooks
+from app.webhooks.service import WebhookService
 from app.widgets.forgetting import VisitorForgetting
 from app.widgets.service import WidgetService
 from app.widgets.visitors import VisitorService
@@ -127,6 +130,8 @@ class AppContext:
     inbox: Inbox
     inbox_feed: InboxFeed
     canned_answers: CannedAnswers
+    webhooks: WebhookService
+    feedback: FeedbackService
 
 
 @asynccontextmanager
@@ -211,6 +216,7 @@ async def open_context(
             temporary_lifetime=temporary_lifetime,
             now=now,
         )
+        webhooks = await stack.enter_async_context(open_webhooks(settings, database, replicas, audit, now=now))
         service = await stack.enter_async_context(
             open_service(
                 settings,
@@ -245,6 +251,7 @@ async def open_context(
             accounts.keep_last_uses,
             idempotency.purge,
             personas.purge,
+            webhooks.purge,
             openai.responses.purge,
             visitor_forgetting.run,
             forgetting.reconcile,
@@ -333,6 +340,8 @@ async def open_context(
             inbox=service.inbox,
             inbox_feed=service.feed,
             canned_answers=service.canned_answers,
+            webhooks=webhooks,
+            feedback=FeedbackService(database, now=now),
         )
 
 

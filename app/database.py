@@ -8,7 +8,7 @@ names share one pool. A unit of work is short: never hold one while an answer st
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -52,6 +52,9 @@ SQLITE_AWAY = frozenset(
 
 PARAMETERS_MAX = 500
 """Values in one statement: well below what any version of either database takes."""
+
+TOPICS = "topics"
+"""Where a unit of work keeps what is told after its commit."""
 
 RETRY_AWAY_S = 2
 """A restart of PostgreSQL takes a few seconds."""
@@ -102,6 +105,7 @@ class Database:
 
     def __init__(self, url: str, *, pool: int = 4) -> None:
         self.url = async_url(url)
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             self.reader = create_async_engine(self.url, pool_size=pool, **ENGINE_OPTIONS)
@@ -112,6 +116,10 @@ class Database:
             self.writer = create_async_engine(self.url, pool_size=pool, pool_pre_ping=True, **ENGINE_OPTIONS)
             # The same pool. Without this, two statements of one unit of work could see two different moments.
             self.reader = self.writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    def on_committed(self, topic: str, listener: Callable[[], None]) -> None:
+        """Have `listener` told of every commit that has told so by `tell_after_commit`. It must not block and must not raise."""
+        self._listeners.setdefault(topic, []).append(listener)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncSession]:
@@ -129,6 +137,9 @@ class Database:
         with _away_is_unavailable():
             async with AsyncSession(self.writer, expire_on_commit=False) as session, session.begin():
                 yield session
+        for topic in session.info.get(TOPICS, ()):
+            for listener in self._listeners.get(topic, ()):
+                listener()
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises whatever keeps it from answering."""
@@ -140,6 +151,11 @@ class Database:
         await self.writer.dispose()
         if self.is_sqlite:
             await self.reader.dispose()
+
+
+def tell_after_commit(session: AsyncSession, topic: str) -> None:
+    """Once this unit of work is durable, whoever waits for the topic is told: see `Database.on_committed`."""
+    session.info.setdefault(TOPICS, set()).add(topic)
 
 
 async def insert_if_absent(session: AsyncSession, model: type[Base], values: Mapping[str, object]) -> bool:

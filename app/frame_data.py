@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct, UnsetType
 from app.conversations.models import MessageStatus
 from app.conversations.schemas import ConversationBody, MessageBody, PersonBody
 from app.conversations.usage import UsageBody
+from app.feedback.schemas import FeedbackBody
 from app.realtime.protocol import FrameId, FrameType, ServerFrame
 from app.responses.schemas import ResponseBody
 from app.service.states import Cause, ConversationState
@@ -190,6 +191,7 @@ SERVER_DATA: dict[FrameType, type[Struct]] = {
     "conversation.updated": ConversationUpdated,
     "conversation.status_changed": StatusChanged,
     "typing": TypingData,
+    "feedback.created": FeedbackBody,
     "session.expiring": SessionExpiring,
     "session.closed": SessionClosed,
     "resync_required": ResyncRequired,

@@ -309,6 +309,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queued_answers: Annotated[bool, Meta(description="The model goes on answering while a person is waited for")] = (
         False
     )
+    webhook_retry_s: Annotated[
+        str,
+        Meta(
+            pattern=r"^ *\d+(\.\d+)?( *, *\d+(\.\d+)?)*$",
+            description="Seconds between the tries of a webhook, comma separated; one more try than pauses, then it is dead",
+        ),
+    ] = "5,300,1800,7200,18000"
+    webhook_timeout_s: Annotated[Interval, Meta(description="Seconds a webhook's endpoint may take to answer")] = 15
+    webhook_private_networks: Annotated[
+        str,
+        Meta(description="Networks that webhooks may go to beside the internet, as in 10.0.0.0/8,::1/128; empty: none"),
+    ] = ""
+    webhook_days: Annotated[
+        int, Meta(ge=0, le=36500, description="Days until what webhooks told is removed; 0: never")
+    ] = 14
+    webhook_disable_days: Annotated[
+        int, Meta(ge=0, le=36500, description="Days an endpoint may take nothing until it is told nothing more; 0: any")
+    ] = 5
+    webhook_overlap_hours: Annotated[
+        int, Meta(ge=0, le=8760, description="Hours in which a webhook's old secret signs beside its new one")
+    ] = 24
     import_max_mib: Annotated[
         int,
         Meta(ge=1, le=1 << 20, description="MiB of a file that is imported as a conversation; more is refused (413)"),

@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError
 
 from app.setting_value import setting_value
 from app.settings import Settings
+from app.webhooks.addresses import AddressRules
 
 PREFIX = "KVASIR_"
 SECRET_SETTINGS = frozenset({"admin_password", "oidc_client_secret", "engine_api_key", "engine_secret"})
@@ -119,6 +120,10 @@ def _converted(name: str, value: object, kind: Any) -> object:
 
 def _refuse_contradictions(settings: Settings) -> None:
     """The three times of a session, the last of these, are all counted from its last turn, so they come in this order."""
+    try:
+        AddressRules(settings.webhook_private_networks)
+    except ValueError as problem:
+        raise SettingsError(f"{variable_name('webhook_private_networks')}: {problem}") from None
     if settings.oidc_issuer and not settings.oidc_client_id:
         raise SettingsError(
             f"{variable_name('oidc_client_id')}: expected what {settings.oidc_issuer} knows us by, got ''"

@@ -6,9 +6,9 @@ The tree is written in the order in which messages were added. Made by the servi
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +18,8 @@ from app.conversations.live import LiveAnswers
 from app.conversations.models import Conversation, Message, MessageStatus
 from app.conversations.schemas import ConversationBody, ExportFormat, MessageBody, PersonBody
 from app.database import Database
+from app.feedback.lookup import Rated, rating_line, ratings_of
+from app.service.transcript import ExportedChange, state_changes
 from engine.types import Role
 
 MESSAGES_PER_PIECE = 100
@@ -51,6 +53,15 @@ class ExportedMessage(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     response_id: str | None
     author: PersonBody | None
+    feedback: Rated | None
+
+
+class _Numbered(NamedTuple):
+    """A message with the number of its parent, and what its person thinks of it."""
+
+    message: Message
+    parent_ordinal: int | None
+    feedback: Rated | None
 
 
 def _open_fence(markdown: str) -> str:
@@ -80,6 +91,7 @@ class ConversationExport:
         self._live = live
         self._format = export_format
         self._conversation = ConversationBody.of(conversation)
+        self._owner = conversation.user_id
         self._last_ordinal = conversation.last_ordinal
 
     @property
@@ -104,32 +116,35 @@ class ConversationExport:
             yield piece
 
     async def _json(self) -> AsyncIterator[bytes]:
-        head = msgspec.json.encode(
-            {"format": FORMAT_NAME, "version": FORMAT_VERSION, "conversation": self._conversation}
-        )
+        head = msgspec.json.encode(await self._head())
         yield head[:-1] + b',"messages":['
         first = True
         async for batch in self._batches():
-            joined = b",".join(msgspec.json.encode(self._body(message)) for message, _ in batch)
+            joined = b",".join(msgspec.json.encode(self._body(each)) for each in batch)
             yield joined if first else b"," + joined
             first = False
         yield b"]}"
 
     async def _ndjson(self) -> AsyncIterator[bytes]:
-        head = {"type": "conversation", "format": FORMAT_NAME, "version": FORMAT_VERSION}
-        yield msgspec.json.encode({**head, "conversation": self._conversation}) + b"\n"
+        yield msgspec.json.encode({"type": "conversation", **await self._head()}) + b"\n"
         async for batch in self._batches():
             yield b"".join(
-                msgspec.json.encode({"type": "message", "message": self._body(message)}) + b"\n" for message, _ in batch
+                msgspec.json.encode({"type": "message", "message": self._body(each)}) + b"\n" for each in batch
             )
 
     async def _markdown(self) -> AsyncIterator[bytes]:
-        yield f"# {self._conversation.title or 'Conversation'}\n".encode()
+        changes: dict[int, list[ExportedChange]] = {}
+        for change in await self._changes():
+            changes.setdefault(change.after, []).append(change)
+        yield f"# {self._conversation.title or 'Conversation'}\n{_lines_of(changes.get(0, ()))}".encode()
         async for batch in self._batches():
-            yield "".join(self._section(message, parent) for message, parent in batch).encode()
+            yield "".join(
+                self._section(each) + _lines_of(changes.get(each.message.ordinal, ())) for each in batch
+            ).encode()
 
-    def _section(self, message: Message, parent_ordinal: int | None) -> str:
-        body = self._body(message)
+    def _section(self, numbered: _Numbered) -> str:
+        message, parent_ordinal, feedback = numbered
+        body = self._body(numbered)
         status = "" if body.status == "completed" else f" · {body.status}"
         who = body.role if body.author is None else f"{body.role} ({body.author.name})"
         head = f"\n## {message.ordinal} · {who} · {body.created_at:%Y-%m-%d %H:%M:%S} UTC{status}\n"
@@ -137,20 +152,39 @@ class ConversationExport:
         follows = (
             "" if (parent_ordinal or 0) == message.ordinal - 1 else f"\n*Follows {parent_ordinal or 'nothing'}.*\n"
         )
-        return f"{head}{follows}\n{body.content}\n{_open_fence(body.content)}"
+        rated = "" if feedback is None else f"\n*{rating_line(feedback)}*\n"
+        return f"{head}{follows}\n{body.content}\n{_open_fence(body.content)}{rated}"
 
-    def _body(self, message: Message) -> ExportedMessage:
-        body = MessageBody.of(message, [], self._live)
+    async def _head(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT_NAME,
+            "version": FORMAT_VERSION,
+            "conversation": self._conversation,
+            "state_changes": await self._changes(),
+        }
+
+    async def _changes(self) -> list[ExportedChange]:
+        async with self._database.read() as session:
+            return await state_changes(session, self._conversation.id, up_to=self._last_ordinal)
+
+    def _body(self, numbered: _Numbered) -> ExportedMessage:
+        body = MessageBody.of(numbered.message, [], self._live, numbered.feedback)
         return ExportedMessage(**{field: getattr(body, field) for field in ExportedMessage.__struct_fields__})
 
-    async def _batches(self) -> AsyncIterator[list[tuple[Message, int | None]]]:
+    async def _batches(self) -> AsyncIterator[list[_Numbered]]:
         after = 0
         while after < self._last_ordinal:
             async with self._database.read() as session:
                 batch = await queries.messages_in_order(
                     session, self._conversation.id, after=after, up_to=self._last_ordinal, limit=MESSAGES_PER_PIECE
                 )
+                ratings = await ratings_of(session, self._owner, [message.id for message, _ in batch])
             if not batch:
                 raise ExportCut(f"expected messages up to {self._last_ordinal}, found none after {after}")
-            yield batch
+            yield [_Numbered(message, parent, ratings.get(message.id)) for message, parent in batch]
             after = batch[-1][0].ordinal
+
+
+def _lines_of(changes: Iterable[ExportedChange]) -> str:
+    """Changes of who answers, a line each."""
+    return "".join(f"\n*{change.line}*\n" for change in changes)

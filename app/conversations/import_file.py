@@ -23,10 +23,14 @@ from app.conversations.models import MessageStatus
 from app.conversations.schemas import TITLE_MAX_CHARS, ExternalId, Metadata, Tags, require_metadata
 from app.conversations.usage import UsageBody
 from app.errors import InvalidInput
+from app.feedback.models import Scale
+from app.feedback.schemas import Comment, require_rating
 from app.personas.schemas import PersonaName
+from app.service.transcript import ExportedChange
 from app.text import STORABLE_PATTERN
 from engine.types import Role
 
+STATE_CHANGES_MAX = 10_000
 PIECE_MAX_BYTES = 4 * 1024 * 1024
 """Of one message with everything around its text; far more than any answer has."""
 
@@ -69,6 +73,17 @@ class ImportedAuthor(msgspec.Struct, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=USERNAME_MAX_CHARS, pattern=STORABLE_PATTERN)]
 
 
+class ImportedFeedback(msgspec.Struct, frozen=True):
+    """What its person thinks of a message; whoever imports it has thought so."""
+
+    rating: int
+    scale: Scale = Scale.THUMBS
+    comment: Comment | None = None
+
+    def __post_init__(self) -> None:
+        require_rating(self.rating, self.scale)
+
+
 class ImportedMessage(msgspec.Struct, frozen=True):
     """One message. `id` and `parent_id` only say how messages hang together; here they get ids of their own."""
 
@@ -80,15 +95,19 @@ class ImportedMessage(msgspec.Struct, frozen=True):
     status: MessageStatus = MessageStatus.COMPLETED
     usage: UsageBody | None = None
     author: ImportedAuthor | None = None
+    feedback: ImportedFeedback | None = None
 
     def __post_init__(self) -> None:
         _require_year(self.created_at)
 
 
-class _Head(msgspec.Struct, frozen=True):
+class ImportedHead(msgspec.Struct, frozen=True):
+    """The file without its messages."""
+
     format: str
     version: int
     conversation: ImportedConversation
+    state_changes: Annotated[list[ExportedChange], Meta(max_length=STATE_CHANGES_MAX)] = []
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -102,18 +121,18 @@ class ImportFile:
         self._mapped = mapped
         self._kind = kind
 
-    def head(self) -> ImportedConversation:
-        """What the conversation is."""
+    def head(self) -> ImportedHead:
+        """What the conversation is, and how who answers has changed."""
         if self._kind is ImportFormat.NDJSON:
-            head = _decoded(next(self._lines(), b""), _Head, "the first line")
+            head = _decoded(next(self._lines(), b""), ImportedHead, "the first line")
         else:
-            head = _decoded(self._json_head(), _Head, "the file")
+            head = _decoded(self._json_head(), ImportedHead, "the file")
         if (head.format, head.version) != (FORMAT_NAME, FORMAT_VERSION):
             raise _invalid(
                 f"expected a file of {FORMAT_NAME!r} in version {FORMAT_VERSION},"
                 f" got {head.format[:80]!r} in version {head.version}"
             )
-        return head.conversation
+        return head
 
     def messages(self) -> Iterator[ImportedMessage]:
         """Every message, in the order of the file."""

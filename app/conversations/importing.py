@@ -16,7 +16,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -28,17 +28,27 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.clock import Now
 from app.conversations import tree
 from app.conversations.external_ids import free_until_written, require_free
-from app.conversations.import_file import ImportedConversation, ImportedMessage, ImportFile, ImportFormat
+from app.conversations.import_file import (
+    ImportedConversation,
+    ImportedFeedback,
+    ImportedMessage,
+    ImportFile,
+    ImportFormat,
+)
 from app.conversations.models import Conversation, Message, MessageStatus, TitleSource
 from app.conversations.schemas import ConversationBody
 from app.conversations.search_index import index_texts, index_title
 from app.conversations.tags import write_tags
 from app.database import Database, chunks
 from app.errors import InvalidInput, PayloadTooLarge
+from app.feedback.models import Feedback
 from app.idempotency import Fingerprint, Idempotency, IdempotentRequest
 from app.identifiers import UserId, new_id
 from app.personas.lookup import current_version_id
 from app.service.states import ConversationState
+from app.service.transcript import take_over_changes
+from app.webhooks.event_types import EventType
+from app.webhooks.outbox import record_event
 
 AT_ONCE = 200
 """Messages in one unit of work: it takes some ten milliseconds, and others write in between."""
@@ -93,10 +103,13 @@ class Importing:
             idempotent = None
             if request.idempotency_key is not None:
                 idempotent = IdempotentRequest(request.user_id, request.idempotency_key, str(mark))
-            head = await asyncio.to_thread(file.head)
+            whole_head = await asyncio.to_thread(file.head)
+            head = whole_head.conversation
             conversation_id = await self._begin(request.user_id, head)
             try:
-                await self._add_messages(request.user_id, conversation_id, file, ids := _Ids())
+                await self._add_messages(request.user_id, conversation_id, head.persona, file, ids := _Ids())
+                async with self._database.write() as session:
+                    await take_over_changes(session, conversation_id, whole_head.state_changes)
                 return await self._finish(request.user_id, conversation_id, head, ids, idempotent)
             except Exception:
                 await self._discard(conversation_id)
@@ -154,7 +167,9 @@ class Importing:
             await index_title(session, conversation)
         return conversation.id
 
-    async def _add_messages(self, user_id: UserId, conversation_id: str, file: ImportFile, ids: _Ids) -> None:
+    async def _add_messages(
+        self, user_id: UserId, conversation_id: str, persona: str | None, file: ImportFile, ids: _Ids
+    ) -> None:
         messages = file.messages()
         count = 0
         while batch := await asyncio.to_thread(_next, messages):
@@ -169,6 +184,13 @@ class Importing:
                 await _require_tree(session, conversation_id, batch, ids, first=count + 1)
                 rows = [_row(message, conversation_id, ids, count + place) for place, message in enumerate(batch, 1)]
                 await session.execute(insert(Message), rows)
+                ratings = [
+                    _feedback_row(message.feedback, message, user_id, conversation_id, persona, ids)
+                    for message in batch
+                    if message.feedback is not None
+                ]
+                if ratings:
+                    await session.execute(insert(Feedback), ratings)
                 await index_texts(
                     session, user_id, conversation_id, [(ids.new(message.id), message.content) for message in batch]
                 )
@@ -196,6 +218,7 @@ class Importing:
             conversation.expires_at = self._now() + self._temporary_lifetime if head.temporary else None
             with free_until_written():
                 await session.flush()
+            await record_event(session, EventType.CONVERSATION_CREATED, conversation, {}, now=self._now())
             body = ConversationBody.of(conversation)
             await self._idempotency.keep(session, idempotent, 201, msgspec.json.encode(body), conversation_id)
         return body, False
@@ -258,6 +281,28 @@ def _row(message: ImportedMessage, conversation_id: str, ids: _Ids, ordinal: int
         "author_name": message.author and message.author.name,
         "usage": None if message.usage is None else msgspec.to_builtins(message.usage),
         "created_at": message.created_at,
+    }
+
+
+def _feedback_row(
+    feedback: ImportedFeedback,
+    message: ImportedMessage,
+    user_id: str,
+    conversation_id: str,
+    persona: str | None,
+    ids: _Ids,
+) -> dict[str, object]:
+    return {
+        "message_id": ids.new(message.id),
+        "user_id": user_id,
+        "conversation_id": conversation_id,
+        "scale": feedback.scale,
+        "rating": feedback.rating,
+        "comment": feedback.comment,
+        "persona": persona,
+        "day": message.created_at.astimezone(UTC).date(),
+        "created_at": message.created_at,
+        "updated_at": message.created_at,
     }
 
 

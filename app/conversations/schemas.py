@@ -16,6 +16,7 @@ from app.conversations.models import Conversation, Message, MessageStatus
 from app.conversations.snippets import snippet
 from app.conversations.usage import UsageBody
 from app.errors import InvalidInput
+from app.feedback.lookup import Rated
 from app.personas.schemas import PersonaName
 from app.service.states import ConversationState
 from app.text import STORABLE_PATTERN, require_storable_json
@@ -164,8 +165,8 @@ class ConversationList(msgspec.Struct, frozen=True):
 
 
 class MessageBody(msgspec.Struct, frozen=True):
-    """One message. `author` is the agent who wrote it in the model's place, null for everything else. While its answer is being
-    made, `content` holds the text up to the event `last_seq` of the response."""
+    """One message. `author` is the agent who wrote it in the model's place, null for everything else; `feedback` is what its
+    person thinks of it. While its answer is being made, `content` holds the text up to the event `last_seq` of the response."""
 
     id: str
     parent_id: str | None
@@ -178,9 +179,10 @@ class MessageBody(msgspec.Struct, frozen=True):
     response_id: str | None
     last_seq: int
     author: PersonBody | None
+    feedback: Rated | None
 
     @classmethod
-    def of(cls, message: Message, children: list[str], live: LiveAnswers) -> MessageBody:
+    def of(cls, message: Message, children: list[str], live: LiveAnswers, feedback: Rated | None = None) -> MessageBody:
         status = MessageStatus(message.status)
         content, last_seq = message.content, message.last_seq
         if message.response_id is not None and not status.is_final:
@@ -197,6 +199,7 @@ class MessageBody(msgspec.Struct, frozen=True):
             response_id=message.response_id,
             last_seq=last_seq,
             author=PersonBody.of(message.author_id, message.author_name),
+            feedback=feedback,
         )
 
 

@@ -40,12 +40,15 @@ from app.conversations.search_index import index_texts, index_title
 from app.conversations.tags import write_tags
 from app.database import Database
 from app.errors import InvalidInput, PreconditionFailed
+from app.feedback.lookup import ratings_of
 from app.idempotency import Idempotency, IdempotentRequest
 from app.identifiers import ConversationId, UserId, is_id, new_id
 from app.pagination import decode_cursor, encode_cursor, invalid_cursor
 from app.personas.lookup import current_version_id
 from app.service.states import ConversationState
 from app.text import require_storable
+from app.webhooks.event_types import EventType
+from app.webhooks.outbox import record_event
 
 UpdatedListener = Callable[[ConversationBody], None]
 DeletedListener = Callable[[ConversationId, GoneReason], None]
@@ -128,6 +131,7 @@ class ConversationService:
                 await session.flush()
             await index_texts(session, user_id, conversation.id, [(None, conversation.title)])
             await write_tags(session, conversation)
+            await record_event(session, EventType.CONVERSATION_CREATED, conversation, {}, now=now)
             body = ConversationBody.of(conversation)
             await self._idempotency.keep(session, request, 201, msgspec.json.encode(body), conversation.id)
         return body, False
@@ -254,9 +258,10 @@ class ConversationService:
                 raise invalid_cursor()
             children = await tree.children_of(session, conversation.id, [message.id for message in found])
             roots = await tree.roots_of(session, conversation.id)
+            ratings = await ratings_of(session, conversation.user_id, [message.id for message in found])
         parent_id = found[-1].parent_id if found else None
         return MessageList(
-            [MessageBody.of(message, children[message.id], self._live) for message in found],
+            [MessageBody.of(message, children[message.id], self._live, ratings.get(message.id)) for message in found],
             None if parent_id is None else encode_cursor(MessageCursor(parent_id)),
             roots,
         )

@@ -98,6 +98,13 @@ class HandoffRequestData(Struct, forbid_unknown_fields=True, frozen=True):
     reason: Reason | None = None
 
 
+class FeedbackData(Struct, forbid_unknown_fields=True, frozen=True):
+    message_id: Id
+    rating: Annotated[int, Meta(ge=-1, le=5)]
+    scale: Literal["thumbs", "stars"] = "thumbs"
+    comment: Annotated[str, Meta(max_length=2000, pattern=STORABLE_PATTERN)] | None = None
+
+
 class EmptyData(Struct, frozen=True):
     pass
 
@@ -154,13 +161,30 @@ class Typing(ClientFrame, tag="typing", frozen=True, kw_only=True):
     data: ConversationData
 
 
+class FeedbackCreate(ClientFrame, tag="feedback.create", frozen=True, kw_only=True):
+    """Rate an answer: thumbs, 1 or -1, or with `scale` stars, 1 to 5. The last word counts."""
+
+    data: FeedbackData
+
+
 class Ping(ClientFrame, tag="ping", frozen=True, kw_only=True):
     """Show that the connection lives."""
 
     data: EmptyData = EmptyData()
 
 
-AnyClientFrame = Hello | MessageCreate | Regenerate | Cancel | Subscribe | Unsubscribe | HandoffRequest | Typing | Ping
+AnyClientFrame = (
+    Hello
+    | MessageCreate
+    | Regenerate
+    | Cancel
+    | Subscribe
+    | Unsubscribe
+    | HandoffRequest
+    | Typing
+    | FeedbackCreate
+    | Ping
+)
 
 
 # --- server → client -------------------------------------------------------------------------------------------------
@@ -180,6 +204,7 @@ FrameType = Literal[
     "conversation.updated",
     "conversation.status_changed",
     "typing",
+    "feedback.created",
     "session.expiring",
     "session.closed",
     "resync_required",

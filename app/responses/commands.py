@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.accounts.identity import Identity
 from app.conversations.service import ConversationService
 from app.errors import AppError, Conflict, InvalidInput
+from app.feedback.models import Scale
+from app.feedback.schemas import FeedbackPut
+from app.feedback.service import FeedbackService
 from app.realtime.hub import Hub
 from app.realtime.protocol import (
     PROTOCOL_VERSIONS,
     AnyClientFrame,
     Cancel,
     CloseCode,
+    FeedbackCreate,
     FrameId,
     HandoffRequest,
     Hello,
@@ -55,6 +60,7 @@ class SocketCommands:
         turns: TurnService,
         reader: ResponseReader,
         desk: ServiceDesk,
+        feedback: FeedbackService,
     ) -> None:
         self._caller = caller
         self._writer = writer
@@ -64,6 +70,7 @@ class SocketCommands:
         self._turns = turns
         self._reader = reader
         self._desk = desk
+        self._feedback = feedback
         self._has_greeted = False
 
     async def handle(self, frame: AnyClientFrame) -> None:
@@ -86,6 +93,8 @@ class SocketCommands:
                 await self._describe(frame.data.conversation_id, reply_to)
             elif isinstance(frame, HandoffRequest):
                 await self._request_person(frame, reply_to)
+            elif isinstance(frame, FeedbackCreate):
+                await self._rate(frame, reply_to)
             elif isinstance(frame, Typing):
                 await self._type(frame.data.conversation_id)
             else:
@@ -207,6 +216,17 @@ class SocketCommands:
             status_data(conversation),
             reply_to=reply_to,
             conversation_id=conversation.id,
+        )
+
+    async def _rate(self, frame: FeedbackCreate, reply_to: FrameId | UnsetType) -> None:
+        wanted = frame.data
+        try:
+            rating = FeedbackPut(wanted.rating, Scale(wanted.scale), wanted.comment)
+        except ValueError as problem:
+            raise InvalidInput(str(problem)) from None
+        body = await self._feedback.put(self._caller.user_id, wanted.message_id, rating)
+        self._writer.put(
+            "feedback.created", msgspec.structs.asdict(body), reply_to=reply_to, conversation_id=body.conversation_id
         )
 
     async def _type(self, conversation_id: str) -> None:

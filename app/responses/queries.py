@@ -19,6 +19,9 @@ from app.identifiers import is_id
 from app.responses.models import Response, ResponseLog
 from app.usage.ledger import record_answer
 from app.usage.limits import Spender
+from app.webhooks.event_types import EventType
+from app.webhooks.outbox import record_event
+from engine.types import Role
 
 UNFINISHED = tuple(status for status in MessageStatus if not status.is_final)
 
@@ -290,7 +293,30 @@ async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
     log = {"response_id": ending.response_id, "last_seq": ending.last_seq, "frames": ending.log}
     await insert_if_absent(session, ResponseLog, log)
     await index_message(session, user_id, ending.conversation_id, ending.message_id, ending.text)
+    kind = EventType(f"response.{ending.status}")
+    await record_event(session, kind, ending.conversation_id, _told_of(ending), now=ending.ended_at)
     return Stored.HERE
+
+
+def _told_of(ending: Ending) -> dict[str, Any]:
+    """What webhooks say of it."""
+    return {
+        "response": {
+            "id": ending.response_id,
+            "status": ending.status,
+            "finish_reason": ending.finish_reason,
+            "usage": ending.usage,
+            "error": ending.error,
+        },
+        "message": {
+            "id": ending.message_id,
+            "role": Role.ASSISTANT,
+            "content": ending.text,
+            "status": ending.status,
+            "response_id": ending.response_id,
+            "created_at": ending.ended_at,
+        },
+    }
 
 
 async def _hold_conversation(session: AsyncSession, conversation_id: str) -> str | None:

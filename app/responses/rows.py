@@ -19,6 +19,8 @@ from app.responses import queries
 from app.responses.models import Response
 from app.responses.params import shown_params
 from app.responses.schemas import Accepted, MessageCreate, ResponseBody
+from app.webhooks.event_types import EventType
+from app.webhooks.outbox import record_event
 from engine.types import Role, SamplingParams
 
 
@@ -46,16 +48,20 @@ class TurnRows:
 
     async def add_question(self, session: AsyncSession, conversation: Conversation, wanted: MessageCreate) -> Message:
         """The row of what a person says. Raises NotFound or InvalidInput for a parent that cannot be one."""
-        return await tree.add_message(
+        now = self._now()
+        question = await tree.add_message(
             session,
             conversation,
             role=Role.USER,
             content=wanted.content,
             parent_id=await self._parent_id(session, conversation, wanted.parent_id),
             status=MessageStatus.COMPLETED,
-            now=self._now(),
+            now=now,
             client_message_id=wanted.client_message_id,
         )
+        data = {"message": MessageBody.of(question, [], self._live)}
+        await record_event(session, EventType.MESSAGE_CREATED, conversation, data, now=now)
+        return question
 
     async def add_answer(
         self,

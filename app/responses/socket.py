@@ -75,7 +75,15 @@ async def _open(socket: AnySocket, context: AppContext) -> None:
         context.hub,
         writer,
         SocketCommands(
-            caller, writer, context.hub, settings, context.conversations, context.turns, context.reader, context.desk
+            caller,
+            writer,
+            context.hub,
+            settings,
+            context.conversations,
+            context.turns,
+            context.reader,
+            context.desk,
+            context.feedback,
         ),
         socket.receive,
         ConnectionLimits(

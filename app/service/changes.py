@@ -18,6 +18,8 @@ from app.conversations.schemas import ConversationBody
 from app.errors import Conflict
 from app.service.models import StateChange
 from app.service.states import Cause, ConversationState, IllegalMove, Move, next_state
+from app.webhooks.event_types import EventType
+from app.webhooks.outbox import record_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,10 @@ async def move(
         )
     )
     await session.flush()
+    why = {"was": was, "cause": cause, "reason": reason, "actor": actor and actor.username}
+    await record_event(session, EventType.STATUS_CHANGED, conversation, why, now=now)
+    if state is ConversationState.QUEUED:
+        await record_event(session, EventType.HANDOFF_REQUESTED, conversation, why, now=now)
     return Changed(conversation.user_id, ConversationBody.of(conversation), was, cause, reason)
 
 

@@ -27,6 +27,8 @@ from app.service.announcing import ServiceNews
 from app.service.changes import Changed, move, require_agent
 from app.service.schemas import AgentAnswer
 from app.service.states import Cause, ConversationState, Move
+from app.webhooks.event_types import EventType
+from app.webhooks.outbox import record_event
 from engine.types import Role
 
 SILENT = (ConversationState.HUMAN, ConversationState.RESOLVED)
@@ -127,6 +129,8 @@ class ServiceDesk:
                     now=self._now(),
                     author=caller,
                 )
+                data = {"message": MessageBody.of(message, [], self._live)}
+                await record_event(session, EventType.MESSAGE_CREATED, row.conversation, data, now=self._now())
                 answer = AgentAnswer(MessageBody.of(message, [], self._live), ConversationBody.of(row.conversation))
                 self._audit.record(session, caller, "conversation.answer", conversation_id)
                 await self._idempotency.keep(session, request, 201, msgspec.json.encode(answer), conversation_id)

@@ -29,6 +29,9 @@ WIDGET = "/api/v1/widgets/{widget_id:str}"
 WIDGET_ADMIN = {WIDGET, f"{WIDGET}/secret"}
 """Administrators' too; what is below a widget otherwise is for its visitors, and nothing to anybody else."""
 
+WEBHOOKS = "/api/v1/webhooks"
+"""Administrators' as a whole."""
+
 AGENTS = ("/api/v1/inbox", "/api/v1/canned-answers")
 """What agents may do. To them somebody's conversation with the model is nothing, and canned answers are theirs together."""
 
@@ -38,6 +41,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/conversations/{conversation_id:str}/messages": {"content": "hello"},
     "/api/v1/conversations/{conversation_id:str}/responses": {"parent_id": new_id()},
     "/api/v1/inbox/{conversation_id:str}/messages": {"content": "hello"},
+    "/api/v1/messages/{message_id:str}/feedback": {"rating": 1},
     "/api/v1/admin/users/{user_id:str}": {"role": "admin"},
     "/api/v1/admin/users/{user_id:str}/password": {"new_password": "mine from now on"},
     "/api/v1/admin/users/{user_id:str}/retention": {"days": 1},
@@ -83,6 +87,8 @@ async def things_of(client: httpx.AsyncClient, words: str = CANARY) -> dict[str,
         "persona_name": "terse",
         "widget_id": new_id(),
         "canned_answer_id": new_id(),
+        "webhook_id": new_id(),
+        "delivery_id": new_id(),
     }
 
 
@@ -111,7 +117,7 @@ async def test_somebody_elses_ids_are_answered_like_ids_that_do_not_exist(runnin
             unknown = {name: new_id() for name in ids}
             foreign_answer = await asked(bob, method, path, ids)
             unknown_answer = await asked(bob, method, path, unknown)
-            is_closed = path.startswith(ADMIN) or path in WIDGET_ADMIN
+            is_closed = path.startswith((ADMIN, WEBHOOKS)) or path in WIDGET_ADMIN
             is_closed = is_closed or (path.startswith(AGENTS) and kind != "an agent")
             refusal = (403, "forbidden") if is_closed else (404, "not_found")
             bodies = [problem(answer, *refusal) for answer in (foreign_answer, unknown_answer)]
