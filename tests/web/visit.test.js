@@ -78,7 +78,7 @@ test("what is typed before there is a connection is sent when there is, and agai
   assert.deepEqual(second.of("message.create"), [sent]);
   const message = { id: "m", parent_id: null, role: "user", content: "hello", status: "completed", children: [], response_id: null, last_seq: 0 };
   second.says({ type: "message.created", conversation_id: "c", data: { message, response: null, client_message_id: sent.client_message_id } });
-  assert.deepEqual(visit.waiting, []);
+  assert.deepEqual(visit.unsent.list, []);
   assert.deepEqual(memory.waiting, []);
   assert.deepEqual(visit.messages.map(({ id }) => id), ["m"]);
 });
@@ -126,4 +126,43 @@ test("who answers is shown, and asking for a person begins a conversation where 
   assert.equal(visit.typist.name, "Lena");
   wire.says({ type: "conversation.status_changed", conversation_id: "another", data: { state: "bot" } });
   assert.equal(visit.state, "human");
+});
+
+test("a rating is thanked for when the server has taken it, and not when it has refused it or gone", async () => {
+  const { visit, connected } = makeVisit();
+  await visit.start();
+  const wire = await connected();
+  visit.rate(4, "");
+  assert.deepEqual(wire.of("feedback.create"), [], "there is nothing to rate yet");
+  visit.requestPerson();
+  await settled();
+  const answer = { id: "a", parent_id: null, role: "assistant", content: "hi", status: "completed", children: [], response_id: null, last_seq: 0 };
+  wire.says({ type: "message.created", conversation_id: "c", data: { message: answer, response: null, client_message_id: null } });
+  visit.rate(4, "");
+  assert.deepEqual(wire.of("feedback.create"), [{ message_id: "a", rating: 4, scale: "stars" }]);
+  assert.equal(visit.rating.state, "sending");
+  wire.says({ type: "feedback.created", reply_to: wire.sent.at(-1).id });
+  assert.deepEqual([visit.rating.stars, visit.rating.state], [4, "kept"]);
+  visit.rate(5, "very quick");
+  wire.says({ type: "error", reply_to: wire.sent.at(-1).id, data: { code: "not_an_answer" } });
+  assert.equal(visit.rating.state, "refused");
+  visit.rate(5, "very quick");
+  wire.onclose({ code: 1006 });
+  assert.equal(visit.rating.state, "refused");
+});
+
+test("who signs in while somebody anonymous is coming in is who is here", async () => {
+  let answerFirst = () => undefined;
+  const { visit, entries, connected } = makeVisit({
+    enter: (entry) =>
+      entry.token ? Promise.resolve({ token: "ann", visitor_key: null, visitor: {} }) : new Promise((resolve) => (answerFirst = () => resolve({ token: "nobody", visitor_key: "k", visitor: {} }))),
+  });
+  const first = visit.start();
+  visit.identify("signed");
+  await settled();
+  answerFirst();
+  await first;
+  await connected();
+  assert.deepEqual(entries, [{}, { token: "signed" }]);
+  assert.deepEqual([visit.phase, visit.isConnected], ["inside", true]);
 });

@@ -33,6 +33,7 @@ export class Door {
     this.path = `api/v1/widgets/${encodeURIComponent(widgetId)}`;
     this.send = send;
     this.token = "";
+    this.entries = 0;
   }
 
   /** @returns {Promise<Look>} */
@@ -46,8 +47,11 @@ export class Door {
    */
   async enter(entry) {
     this.token = "";
+    this.entries += 1;
+    const mine = this.entries;
     const signedIn = await this.call("POST", "visitors", entry);
-    this.token = signedIn.token;
+    // Whoever came in last is who is here, whichever answer came last.
+    if (mine === this.entries) this.token = signedIn.token;
     return signedIn;
   }
 

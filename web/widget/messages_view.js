@@ -38,7 +38,7 @@ export class MessagesView {
     const nodes = [
       ...(this.greeting && this.earlier.hidden ? [this.greeting] : []),
       ...messages.map((message) => this.messageNode(message)),
-      ...visit.waiting.map((message) => this.waitingNode(message)),
+      ...visit.unsent.list.map((message) => this.waitingNode(message)),
       this.typist,
     ];
     this.typist.hidden = visit.typist === null;

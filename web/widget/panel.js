@@ -9,11 +9,11 @@
 import { isFinal } from "../js/message.js";
 import { drawing, element, showText } from "./dom.js";
 import { MessagesView } from "./messages_view.js";
+import { RatingView } from "./rating_view.js";
 
 const CLOSE = "M6 6l12 12M18 6L6 18";
 const SEND = "M12 19V5M6 11l6-6 6 6";
 const STOP = "M8 8h8v8H8z";
-const STAR = "M12 4l2.4 5.1 5.6.7-4.1 3.8 1.1 5.5-5-2.8-5 2.8 1.1-5.5L4 9.8l5.6-.7z";
 const SPOKEN_CHARS_MAX = 600;
 const PHONE = "(max-width: 480px), (max-height: 460px)";
 
@@ -43,7 +43,7 @@ export class Panel {
     this.halt = element("button", { type: "button", class: "go", title: t("stop"), "aria-label": t("stop"), hidden: true, onclick: () => this.stop() }, drawing(STOP));
     this.go.setAttribute("aria-label", t("send"));
     this.write = element("form", { class: "write", onsubmit: (event) => this.submitted(event) }, this.field, this.halt, this.go);
-    this.rating = this.ratingNode();
+    this.rating = new RatingView(visit, texts, () => this.beginAnew());
     this.heard = element("div", { class: "heard", role: "status" });
     this.node = element(
       "section",
@@ -97,30 +97,6 @@ export class Panel {
     if (visit.state === "queued") return texts.t("queued");
     if (visit.state === "human") return texts.t("human", { name: visit.conversation?.agent?.name ?? "" });
     return visit.state === "resolved" ? texts.t("resolved") : "";
-  }
-
-  ratingNode() {
-    const { t } = this.texts;
-    const { visit } = this;
-    const stars = [1, 2, 3, 4, 5].map((count) =>
-      element("button", { type: "button", "aria-label": t("ratingOf", { count }), "aria-pressed": "false", onclick: () => visit.rate(count) }, drawing(STAR)),
-    );
-    const thanks = element("p", { class: "thanks", role: "status" });
-    const anew = element("button", { type: "button", class: "anew", onclick: () => this.beginAnew() }, t("anew"));
-    const node = element(
-      "fieldset",
-      { class: "rating", hidden: true },
-      element("legend", {}, t("rate")),
-      element("div", { class: "stars" }, ...stars),
-      thanks,
-      anew,
-    );
-    const update = () => {
-      node.hidden = visit.state !== "resolved";
-      stars.forEach((star, index) => star.setAttribute("aria-pressed", String(visit.rating !== null && index < visit.rating)));
-      showText(thanks, visit.rating === null ? "" : t("thanks"));
-    };
-    return { node, update };
   }
 
   /** The button goes with the answer, and the focus with it. */

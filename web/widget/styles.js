@@ -62,7 +62,13 @@ button:disabled { cursor: default; }
 .dots i:nth-child(2) { animation-delay: 0.15s; }
 .dots i:nth-child(3) { animation-delay: 0.3s; }
 @keyframes wait { 0%, 60%, 100% { opacity: 0.35; } 30% { opacity: 1; } }
-.rating { margin: 0; padding: 12px 18px; border: 0; border-top: 1px solid var(--line); text-align: center; }
+.rating { padding: 12px 18px; border-top: 1px solid var(--line); text-align: center; }
+.asked { border: 0; margin: 0; padding: 0; min-width: 0; }
+.tell { display: flex; gap: 8px; align-items: flex-end; margin-top: 6px; }
+.tell textarea { flex: 1; min-width: 0; max-height: 96px; resize: none; field-sizing: content; padding: 6px 10px; border: 1px solid var(--edge); border-radius: 10px; background: var(--ground); }
+.tell textarea::placeholder { color: var(--ink-soft); opacity: 1; }
+.tell button { padding: 7px 12px; border: 1px solid var(--edge); border-radius: 10px; font-weight: 600; }
+.tell button:hover { background: var(--soft); }
 .rating legend { float: left; width: 100%; padding: 0; margin-bottom: 4px; font-weight: 600; }
 .stars { display: flex; justify-content: center; gap: 2px; clear: both; }
 .stars button { width: 40px; height: 40px; display: grid; place-items: center; border-radius: 10px; color: var(--ink-soft); }

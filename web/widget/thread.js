@@ -38,6 +38,11 @@ export class Thread {
     return this.messages.find((message) => message.role === "assistant" && !isFinal(message));
   }
 
+  /** What a rating is of. */
+  get lastAnswer() {
+    return this.messages.findLast((message) => message.role === "assistant" && isFinal(message));
+  }
+
   /** Another conversation, or none. @param {string} conversationId @param {boolean} isNew nothing was said in it */
   show(conversationId, isNew) {
     this.transcript = { ...emptyTranscript(conversationId), isLoaded: isNew };

@@ -3,13 +3,14 @@
  *
  * @import { Door } from "./door.js"
  * @import { Memory } from "./memory.js"
- * @import { Person, ServiceState, VisitorConversation, Waiting } from "./wire.d.ts"
+ * @import { Person, ServiceState, VisitorConversation } from "./wire.d.ts"
  * @import { Frame, Message } from "../js/wire.d.ts"
  */
 
 import { LiveSocket } from "../js/socket.js";
 import { Refused } from "./door.js";
 import { Entrance, refusalOf } from "./entrance.js";
+import { Rating } from "./rating.js";
 import { Thread } from "./thread.js";
 import { TicketedSocket } from "./ticketed_socket.js";
 import { Typing } from "./typing.js";
@@ -49,8 +50,7 @@ export class Visit {
     this.thread = new Thread(door);
     this.typing = new Typing(outside);
     this.wantsPerson = false;
-    /** @type {number | null} */
-    this.rating = null;
+    this.rating = new Rating();
     this.threadKey = outside.newId();
     /** @type {Promise<void> | null} */
     this.beginning = null;
@@ -77,11 +77,6 @@ export class Visit {
     return this.conversation?.state ?? "bot";
   }
 
-  /** @returns {Waiting[]} */
-  get waiting() {
-    return this.unsent.list;
-  }
-
   /** Who writes at the other end just now. @returns {Person | null} */
   get typist() {
     return this.typing.person;
@@ -96,14 +91,18 @@ export class Visit {
     if (this.phase === "entering" || this.phase === "inside") return;
     this.become("entering");
     this.outside.clearTimer(this.enterTimer);
+    const { visitorToken } = this.entrance;
     try {
       await this.entrance.enter();
-      if (this.conversation === null) this.conversation = await this.door.newestConversation();
+      const newest = this.conversation ?? (await this.door.newestConversation());
+      if (visitorToken === this.entrance.visitorToken) this.conversation = newest;
       this.memory.isActive = this.conversation !== null;
     } catch (problem) {
-      this.refuse(problem);
+      if (visitorToken === this.entrance.visitorToken) this.refuse(problem);
       return;
     }
+    // Somebody else has come in meanwhile: see `identify`.
+    if (visitorToken !== this.entrance.visitorToken) return;
     this.become("inside");
     this.socket.open();
   }
@@ -129,7 +128,7 @@ export class Visit {
 
   /** @param {string} content */
   send(content) {
-    this.rating = null;
+    this.rating.reset();
     this.typing.sent();
     this.unsent.add(this.outside.newId(), content);
     void this.flush();
@@ -148,16 +147,13 @@ export class Visit {
     this.conversation = null;
     this.thread.show("", false);
     this.threadKey = this.outside.newId();
-    this.rating = null;
+    this.rating.reset();
     this.outside.changed();
   }
 
-  /** How content the visitor was, 1 to 5. @param {number} rating */
-  rate(rating) {
-    const last = this.messages.findLast((message) => message.role === "assistant");
-    if (!last) return;
-    this.rating = rating;
-    this.socket.send("feedback.create", { message_id: last.id, rating });
+  /** How content the visitor was, 1 to 5. @param {number} stars @param {string} comment */
+  rate(stars, comment) {
+    if (this.thread.lastAnswer) this.rating.send(this.socket, this.thread.lastAnswer.id, stars, comment);
     this.outside.changed();
   }
 
@@ -168,13 +164,13 @@ export class Visit {
   }
 
   stop() {
-    const { running } = this.thread;
-    if (running?.response_id) this.socket.send("response.cancel", { response_id: running.response_id });
+    const id = this.thread.running?.response_id;
+    if (id) this.socket.send("response.cancel", { response_id: id });
   }
 
   /** Sends whatever waits, as soon as there is a conversation and a connection. */
   async flush() {
-    if (!this.isConnected || (!this.waiting.length && !this.wantsPerson)) return;
+    if (!this.isConnected || (!this.unsent.list.length && !this.wantsPerson)) return;
     if (!this.conversation) {
       this.beginning ??= this.begin();
       await this.beginning;
@@ -210,6 +206,7 @@ export class Visit {
   /** @param {import("../js/socket.js").Connection} connection */
   connectionChanged(connection) {
     this.unsent.disconnected();
+    this.rating.disconnected();
     if (connection === "signed_out") void this.reenter();
     else this.outside.changed();
   }
@@ -232,6 +229,7 @@ export class Visit {
     const { type, data } = frame;
     if (type === "session.ready") void this.ready();
     else if (type === "error") this.failed(frame);
+    else if (type === "feedback.created") this.rating.answered(frame.reply_to, true);
     else if (frame.conversation_id !== undefined && frame.conversation_id !== this.conversation?.id) return;
     else if (type === "message.created") this.accepted(data);
     else if (type === "conversation.updated" && data["conversation"]) this.conversation = data["conversation"];
@@ -295,6 +293,7 @@ export class Visit {
   /** @param {Frame} frame */
   failed(frame) {
     this.wantsPerson = false;
+    this.rating.answered(frame.reply_to, false);
     this.unsent.refused(String(frame.reply_to), String(frame.data["code"] ?? "unknown"));
   }
 }
