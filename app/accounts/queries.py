@@ -183,6 +183,20 @@ async def revoke_sign_ins(session: AsyncSession, user_id: str, now: datetime, *,
     return list((await session.scalars(statement, execution_options={"synchronize_session": False})).all())
 
 
+async def revoke_visitors(session: AsyncSession, user_ids: Collection[str], now: datetime) -> list[str]:
+    """End every token of these visitors of widgets; the ids of what has ended. There may be many of them."""
+    ended: list[str] = []
+    for chunk in chunks(user_ids):
+        statement = (
+            update(Credential)
+            .where(Credential.user_id.in_(chunk), Credential.kind == CredentialKind.VISITOR, *_holds(now))
+            .values(revoked_at=now)
+            .returning(Credential.id)
+        )
+        ended += (await session.scalars(statement, execution_options={"synchronize_session": False})).all()
+    return ended
+
+
 async def key_ids(session: AsyncSession, user_id: str, now: datetime) -> list[str]:
     """The API keys of this user that hold now."""
     statement = select(Credential.id).where(

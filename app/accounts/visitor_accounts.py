@@ -56,10 +56,7 @@ class VisitorAccounts:
 
     async def end_sign_ins(self, session: AsyncSession, user_ids: Collection[str]) -> list[str]:
         """End whatever these people are signed in with; what has ended, to be announced after the commit."""
-        ended: list[str] = []
-        for user_id in user_ids:
-            ended += await queries.revoke_sign_ins(session, user_id, self._now())
-        return ended
+        return await queries.revoke_visitors(session, user_ids, self._now())
 
     def announce(self, ended: Collection[str]) -> None:
         """It is durable: close what was opened with them."""

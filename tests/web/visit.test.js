@@ -109,7 +109,7 @@ test("whom the server has forgotten begins anew; whom the site has to sign in is
     },
   });
   await strangers.visit.start();
-  assert.deepEqual([strangers.visit.phase, strangers.visit.problem], ["refused", "signed_out"]);
+  assert.deepEqual([strangers.visit.phase, strangers.visit.problem], ["refused", "stranger"]);
 });
 
 test("who answers is shown, and asking for a person begins a conversation where there is none", async () => {

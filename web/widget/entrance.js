@@ -47,11 +47,12 @@ export class Entrance {
  * Why nobody can come in, as it is told, and in how long it is worth another try; null: not without a person.
  *
  * @param {unknown} problem
- * @returns {{reason: "signed_out" | "turned_away" | "busy" | "unreachable", againMs: number | null}}
+ * @returns {{reason: "signed_out" | "stranger" | "turned_away" | "busy" | "unreachable", againMs: number | null}}
  */
 export function refusalOf(problem) {
-  const { status, retryAfterS } = problem instanceof Refused ? problem : new Refused(0, "unknown", null);
+  const { status, code, retryAfterS } = problem instanceof Refused ? problem : new Refused(0, "unknown", null);
   const againMs = (retryAfterS ?? 0) * 1000 || 5000;
+  if (code === "visitor_token_required") return { reason: "stranger", againMs: null };
   if (status === 401) return { reason: "signed_out", againMs: null };
   if (status === 403 || status === 404) return { reason: "turned_away", againMs: null };
   return { reason: status === 429 ? "busy" : "unreachable", againMs };

@@ -14,6 +14,8 @@ import { RatingView } from "./rating_view.js";
 const CLOSE = "M6 6l12 12M18 6L6 18";
 const SEND = "M12 19V5M6 11l6-6 6 6";
 const STOP = "M8 8h8v8H8z";
+const FINAL = new Set(["signed_out", "stranger", "turned_away"]);
+const ENDED = new Set(["kicked", "forbidden", "outdated"]);
 const SPOKEN_CHARS_MAX = 600;
 const PHONE = "(max-width: 480px), (max-height: 460px)";
 
@@ -82,7 +84,7 @@ export class Panel {
     const isRunning = visit.thread.running !== undefined;
     this.halt.hidden = !isRunning || this.field.value.trim() !== "";
     this.go.hidden = !this.halt.hidden;
-    this.go.disabled = this.field.value.trim() === "" || visit.problem === "signed_out" || visit.problem === "turned_away";
+    this.go.disabled = this.field.value.trim() === "" || FINAL.has(visit.problem);
     this.rating.update();
     if (wasAtEnd) this.messages.toEnd();
     this.tell();
@@ -93,6 +95,8 @@ export class Panel {
     if (visit.phase === "refused") return texts.t(visit.problem);
     if (visit.phase === "entering") return texts.t("entering");
     if (visit.socket.connection === "lost") return texts.t("lost");
+    // An administrator has ended it, or the server is another one by now.
+    if (ENDED.has(visit.socket.connection)) return texts.t("signed_out");
     if (visit.wantsPerson) return texts.t("asking");
     if (visit.state === "queued") return texts.t("queued");
     if (visit.state === "human") return texts.t("human", { name: visit.conversation?.agent?.name ?? "" });

@@ -18,7 +18,7 @@ import { Unsent } from "./unsent.js";
 
 
 /**
- * `idle` until somebody comes in; `refused` holds why nobody can: `signed_out`, `turned_away`, `busy`, `unreachable`.
+ * `idle` until somebody comes in; `problem` says why nobody can: see `refusalOf`.
  *
  * @typedef {"idle" | "entering" | "inside" | "refused"} Phase
  */
@@ -89,6 +89,7 @@ export class Visit {
   /** Comes in, unless that is done or under way. */
   async start() {
     if (this.phase === "entering" || this.phase === "inside") return;
+    this.problem = "";
     this.become("entering");
     this.outside.clearTimer(this.enterTimer);
     const { visitorToken } = this.entrance;

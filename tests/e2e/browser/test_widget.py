@@ -165,5 +165,5 @@ async def test_whom_the_site_has_signed_in_has_one_history_on_two_devices_in_chi
     await expect(second.own).to_have_count(1)
     await expect(second.answers).to_have_count(1)
     nobody = WidgetPage(await visitors.page(f"{site.origin}/page?widget={widget['id']}&open=", signed_in=False))
-    await expect(nobody.status).to_have_text("Your sign-in has ended. Reload the page to go on.")
+    await expect(nobody.status).to_have_text("This chat is for visitors who are signed in.")
     visitors.complaints.clear()
