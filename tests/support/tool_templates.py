@@ -109,7 +109,14 @@ TEMPLATE_OF = {
 
 @cache
 def tool_tokenizer(dialect: ToolDialect) -> ChatTokenizer:
-    """That of a model of this kind: with the marks among its tokens, special ones where those models have them so."""
+    """That of a model of this kind."""
+    with TemporaryDirectory() as folder:
+        write_tool_tokenizer(Path(folder), dialect)
+        return ChatTokenizer.from_folder(Path(folder))
+
+
+def write_tool_tokenizer(folder: Path, dialect: ToolDialect) -> None:
+    """With the marks among its tokens, special ones where those models have them so."""
     special = {"special": True}
     plain = {"special": False}
     match dialect:
@@ -131,9 +138,7 @@ def tool_tokenizer(dialect: ToolDialect) -> ChatTokenizer:
                 "/TOOL_RESULTS",
             )
             added = {f"[{mark}]": special for mark in marks}
-    with TemporaryDirectory() as folder:
-        write_tokenizer(Path(folder), with_tokens(document, added), TEMPLATE_OF[dialect], **names)
-        return ChatTokenizer.from_folder(Path(folder))
+    write_tokenizer(folder, with_tokens(document, added), TEMPLATE_OF[dialect], **names)
 
 
 def with_tokens(document: str, added: dict[str, dict[str, bool]]) -> str:
