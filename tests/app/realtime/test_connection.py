@@ -172,7 +172,7 @@ async def test_without_a_greeting_everything_but_resuming_works(live: LiveServer
         ('{"id":7}', "invalid_frame", 7),
         ('{"type":7,"id":"a"}', "invalid_frame", "a"),
         ('{"type":"nope","id":"a"}', "unknown_type", "a"),
-        ('{"type":"handoff.request","id":1,"data":{}}', "unknown_type", 1),
+        ('{"type":"handoff.request","id":1,"data":{}}', "invalid_frame", 1),
         ('{"type":"message.create","id":"a","data":{"conversation_id":"c"}}', "invalid_frame", "a"),
         ('{"type":"message.create","id":"a","data":{"conversation_id":"c","content":""}}', "invalid_frame", "a"),
         ('{"type":"message.create","id":"a","data":{"conversation_id":"c","content":"x","n":1}}', "invalid_frame", "a"),
