@@ -271,7 +271,7 @@ async def open_context(
             expiry_told(hub, replicas.bus),
             notice_s=settings.session_notice_s,
         )
-        stats = StatsFeed(engine, view, metrics, hub.connections, monotonic=monotonic, now=now)
+        stats = StatsFeed(engine, view, metrics, hub.connections, readiness, monotonic=monotonic, now=now)
         tasks = [
             keep_house(chores),
             keep_house([retention.remove_old]),

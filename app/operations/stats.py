@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from app.clock import Monotonic, Now
 from app.engine_view import EngineView
+from app.operations.health import Readiness
 from app.operations.metrics import Metrics
 from app.operations.page_map import page_map
 from app.operations.recent import RecentRates, RecentSamples
@@ -89,6 +90,7 @@ class StatsBody(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: datetime
     uptime_s: float
     state: EngineState
+    is_drained: Annotated[bool, Meta(description="An administrator has stopped new answers (`admin/drain`)")]
     model: str | None
     queue: QueueStats
     running: int
@@ -122,6 +124,7 @@ class StatsFeed:
         view: EngineView,
         metrics: Metrics,
         connections: Callable[[], tuple[int, int]],
+        readiness: Readiness,
         *,
         monotonic: Monotonic,
         now: Now,
@@ -130,6 +133,7 @@ class StatsFeed:
         self._view = view
         self._metrics = metrics
         self._connections = connections
+        self._readiness = readiness
         self._monotonic = monotonic
         self._now = now
         self._began_s = monotonic()
@@ -183,6 +187,7 @@ class StatsFeed:
             taken_at=self._now(),
             uptime_s=round(now - self._began_s, 1),
             state=self._engine.state,
+            is_drained=self._readiness.is_paused,
             model=None if model is None else model.name,
             queue=QueueStats(stats.waiting_requests, stats.waiting_tokens, dict(stats.waiting_by_priority)),
             running=stats.running_requests,

@@ -28,6 +28,7 @@ async def test_a_drained_server_finishes_what_runs_takes_nothing_new_and_comes_b
             1,
         )
         assert (await admin.post(PATH)).json() == drained, "asked twice it is the same"
+        assert (await admin.get("/api/v1/admin/stats")).json()["is_drained"] is True
         ready = await chat.http.get("/readyz")
         assert problem(ready, 503, "unavailable")["reasons"] == ["an administrator has drained this server"]
         refused = await chat.http.post(messages, json={"content": "said while drained"})

@@ -219,7 +219,8 @@ async def test_what_an_administrator_changes_holds_and_is_in_the_audit_log(
     await expect(row(page, "KVASIR_ADMIN_PASSWORD")).to_contain_text("(set)")
     await page.get_by_role("button", name="Drain this server").click()
     await dialog.get_by_role("button", name="Drain this server").click()
-    await expect(page.get_by_role("heading", name="Drained")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Drained", exact=True)).to_be_visible()
+    await expect(page.get_by_role("link", name="Drained: no new answers")).to_be_visible()
     assert await readiness(crowded) == 503
     await picture(page, "drained")
     await page.get_by_role("button", name="Back into service").click()

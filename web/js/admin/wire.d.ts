@@ -16,6 +16,7 @@ export interface Stats {
   taken_at: string;
   uptime_s: number;
   state: "loading" | "ready" | "failed" | "stopped";
+  is_drained: boolean;
   model: string | null;
   queue: { waiting: number; waiting_tokens: number; by_priority: Record<string, number> };
   running: number;

@@ -33,9 +33,7 @@ export const en = {
   drainedBadge: "Drained: no new answers",
   loading: "Loading",
   empty: "Nothing here yet.",
-  noMatch: "Nothing matches.",
   more: "Show more",
-  reload: "Refresh",
   cancel: "Cancel",
   close: "Close",
   dismiss: "Dismiss",
@@ -48,7 +46,6 @@ export const en = {
   filter: "Filter",
   yes: "Yes",
   no: "No",
-  commandLine: "command line",
   gone: "gone",
 };
 
@@ -84,9 +81,7 @@ export const zh = {
   drainedBadge: "已停止接收：不再生成新回答",
   loading: "正在加载",
   empty: "暂无内容。",
-  noMatch: "没有匹配的内容。",
   more: "显示更多",
-  reload: "刷新",
   cancel: "取消",
   close: "关闭",
   dismiss: "忽略",
@@ -99,6 +94,5 @@ export const zh = {
   filter: "筛选",
   yes: "是",
   no: "否",
-  commandLine: "命令行",
   gone: "已删除",
 };

@@ -116,7 +116,7 @@ function Dashboard({ state, session }) {
         </div>
       </header>
       <main class="admin-main" id="content" tabindex="-1">
-        <div class="admin-bar"><h1>${title}</h1><${LiveMark} state=${state} /></div>
+        <div class="admin-bar"><h1>${title}</h1>${state.stats?.is_drained && html`<a class="drained-mark" href=${hashOf("server")}>${t("drainedBadge")}</a>`}<${LiveMark} state=${state} /></div>
         <${Section} key=${state.section} state=${state} />
       </main>
       <${Notice} text=${state.notice === null ? null : say(state.notice)} />
