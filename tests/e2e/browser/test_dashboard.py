@@ -21,6 +21,7 @@ from tests.support.server_process import FAKE, ServerProcess, server_process
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
 SESSIONS = 1000
+SETTINGS = ("--set", "webhook_private_networks=127.0.0.2/32", "--set", "webhook_retry_s=0.1")
 WIDE = {"viewport": {"width": 1360, "height": 850}, "reduced_motion": "reduce"}
 SECTIONS = (
     "Overview",
@@ -31,6 +32,8 @@ SECTIONS = (
     "Users",
     "API keys",
     "Usage",
+    "Feedback",
+    "Webhooks",
     "Audit log",
     "Server",
 )
@@ -58,7 +61,7 @@ async (frame, share) => {
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data = str(tmp_path_factory.mktemp("crowded"))
-    with server_process(*FAKE, "--data", data, "--crowd", str(SESSIONS), "--delay-ms", "10") as server:
+    with server_process(*FAKE, "--data", data, "--crowd", str(SESSIONS), "--delay-ms", "10", *SETTINGS) as server:
         server.wait_ready(60)
         yield server
 
@@ -214,6 +217,25 @@ async def test_what_an_administrator_changes_holds_and_is_in_the_audit_log(
     await expect(dialog).to_contain_text("/widget.js")
     await page.keyboard.press("Escape")
     await expect(row(page, "Shop")).to_contain_text("https://shop.example")
+
+    await show(page, "Webhooks")
+    await page.get_by_role("button", name="New webhook").click()
+    await dialog.get_by_label("Address").fill("http://127.0.0.1:9/hook")
+    await dialog.get_by_role("button", name="Create").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("127.0.0.1")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="New webhook").click()
+    await dialog.get_by_label("Address").fill(f"{crowded.url}/hook".replace("127.0.0.1", "127.0.0.2"))
+    await dialog.get_by_label("message.created").check()
+    await dialog.get_by_role("button", name="Create").click()
+    await expect(dialog.get_by_role("heading", name="The secret of this webhook")).to_be_visible()
+    await dialog.get_by_role("button", name="Close").click()
+    await page.get_by_role("button", name="Send a test event").click()
+    await page.get_by_role("button", name="Deliveries to").click()
+    await expect(row(page, "webhook.test")).to_contain_text("given up")
+    await picture(page, "deliveries")
+    await page.get_by_role("button", name="Send webhook.test").click()
+    await page.keyboard.press("Escape")
 
     await show(page, "Server")
     await expect(row(page, "KVASIR_ADMIN_PASSWORD")).to_contain_text("(set)")

@@ -2,7 +2,7 @@
  * The administrators' routes, one method per route, over the same `Api` as the chat. Raises Refusal or Unreachable.
  *
  * @import { Api } from "../api.js"
- * @import { Account, ApiKey, AuditEntry, Delivery, Drain, LiveSession, Page, Persona, PersonaVersion, Quota, Retention, Server, UsageItem, UsageTotals, Webhook, Widget } from "./wire.d.ts"
+ * @import { Account, ApiKey, AuditEntry, Delivery, Drain, FeedbackSums, LiveSession, Page, Persona, PersonaVersion, Quota, Retention, Server, UsageItem, UsageTotals, Webhook, Widget } from "./wire.d.ts"
  */
 
 const PAGE_ITEMS = "50";
@@ -194,6 +194,11 @@ export class AdminApi {
   /** Where the browser gets the same as a file. @param {{group_by: string, since: string, until: string}} wanted */
   usageFile(wanted) {
     return `/api/v1/admin/usage${query({ ...wanted, format: "csv" })}`;
+  }
+
+  /** @param {string | null} cursor @param {{since: string, until: string}} days @returns {Promise<Page<FeedbackSums>>} */
+  feedback(cursor, days) {
+    return this.get("admin/feedback", { limit: PAGE_ITEMS, cursor, ...days });
   }
 
   /**

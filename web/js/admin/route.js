@@ -9,6 +9,8 @@ export const SECTIONS = /** @type {const} */ ([
   "users",
   "keys",
   "usage",
+  "feedback",
+  "webhooks",
   "audit",
   "server",
 ]);

@@ -175,6 +175,16 @@ export interface UsageItem {
   usage: UsageTotals;
 }
 
+export interface FeedbackSums {
+  day: string;
+  persona: string | null;
+  thumbs_up: number;
+  thumbs_down: number;
+  stars: number;
+  stars_average: number | null;
+  satisfied: number;
+}
+
 export interface AuditEntry {
   id: string;
   created_at: string;

@@ -20,6 +20,7 @@ import { timeOfDay } from "../format.js";
 import { SECTIONS, hashOf } from "../route.js";
 import { AuditView } from "./audit_view.js";
 import { DeskContext, useDesk } from "./desk.js";
+import { FeedbackView } from "./feedback_view.js";
 import { KeysView } from "./keys_view.js";
 import { MemoryView } from "./memory_view.js";
 import { Overview } from "./overview.js";
@@ -28,6 +29,7 @@ import { ServerView } from "./server_view.js";
 import { SessionsView } from "./sessions_view.js";
 import { UsageView } from "./usage_view.js";
 import { UsersView } from "./users_view.js";
+import { WebhooksView } from "./webhooks_view.js";
 import { WidgetsView } from "./widgets_view.js";
 
 const NOTICE_MS = 8000;
@@ -135,6 +137,10 @@ function Section({ state }) {
       return html`<${PersonasView} />`;
     case "widgets":
       return html`<${WidgetsView} />`;
+    case "webhooks":
+      return html`<${WebhooksView} />`;
+    case "feedback":
+      return html`<${FeedbackView} />`;
     case "users":
       return html`<${UsersView} />`;
     case "keys":

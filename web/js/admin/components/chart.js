@@ -36,7 +36,7 @@ export function Chart({ columns, labels, language, says, shown }) {
         height: HEIGHT,
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
-        scales: { x: { range: (_chart, low, high) => [Math.min(low, high - SPAN_S), high] }, y: { range: (_chart, _low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
+        scales: { x: { range: (_chart, low, high) => spanOf(low, high) }, y: { range: (_chart, _low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
         axes: [
           { ...axis, size: 26, space: 70, values: (_chart, splits, _axis, _space, increment_s) => splits.map((at_s) => clock(at_s, language, increment_s < 60)) },
           { ...axis, size: 52, space: 34, values: (_chart, splits) => splits.map((value) => compact(value, language)) },
@@ -69,6 +69,12 @@ export function Chart({ columns, labels, language, says, shown }) {
     </ul>
     <div ref=${frame} class="chart" role="img" aria-label=${says}></div>
   `;
+}
+
+/** Before there is a number, the moments that come. @param {number | null} low @param {number | null} high @returns {[number, number]} */
+function spanOf(low, high) {
+  const end_s = high ?? Date.now() / 1000;
+  return [Math.min(low ?? end_s, end_s - SPAN_S), end_s];
 }
 
 /** @param {number} at_s @param {string} language @param {boolean} [hasSeconds] */

@@ -41,7 +41,8 @@ export function PersonaVersions({ persona, onClose, onSaved }) {
           return html`
             <li key=${version.id}>
               <div class="version-head">
-                <b>${version.is_current ? t("versionCurrent") : ""}</b> <span>${t("versionSince", { time })}</span>
+                ${version.is_current && html`<b>${t("versionCurrent")}</b>`}
+                <span>${t("versionSince", { time })}</span>
                 <span>${t("versionUsed", { count: version.conversations })}</span>
                 ${!version.is_current &&
                 html`<button type="button" class="button button-small push" aria-label=${t("restoreOf", { name, time })} onClick=${() => restore(version)}>${t("restore")}</button>`}
