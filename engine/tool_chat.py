@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.schema_check import is_deep, read_described
 from engine.structure import Tool, ToolCall, Tools
 from engine.tool_dialect import ToolDialect
 from engine.types import Role, Turn
@@ -45,7 +46,10 @@ class ToolChat:
     controls: re.Pattern[str] | None
 
     def defused(self, nonce: str, first_number: int) -> DefusedChat:
-        """With `NONCE-number-` for the message of that number, and numbers from `first_number` on for the literals."""
+        """With `NONCE-number-` for the message of that number, and numbers from `first_number` on for the literals.
+
+        Raises ConstraintRefused for parameters that are no object, or too large.
+        """
         fuse = _Fuse(self.controls, nonce, first_number)
         messages = [self._message(index, turn, nonce, fuse) for index, turn in enumerate(self.turns)]
         tools = None
@@ -125,7 +129,7 @@ def _tool(tool: Tool, fuse: _Fuse) -> dict[str, Any]:
     function = {
         "name": tool.name,
         "description": tool.description,
-        "parameters": json.loads(tool.parameters),
+        "parameters": read_described(tool.parameters, f"the parameters of the tool {tool.name!r}"),
     }
     return {"type": "function", "function": fuse.defuse(function)}
 
@@ -136,4 +140,4 @@ def _arguments(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, dict) else text
+    return value if isinstance(value, dict) and not is_deep(value) else text

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.chat_template import ChatTemplate
-from engine.errors import TemplateRefused, ToolsNotSupported
+from engine.errors import ConstraintRefused, TemplateRefused, ToolsNotSupported
 from engine.prompts import Prompts
 from engine.structure import Tool, ToolCall, Tools, ToolUse
 from engine.tokenizer import ChatTokenizer
@@ -176,3 +176,14 @@ def test_old_turns_leave_a_chat_with_tools_in_whole_exchanges() -> None:
     assert len(prompt.ids) <= room - 20
     text = spelled(tokenizer, prompt.ids)
     assert text.count("<tool_response>") == text.count('<tool_call>\n{"name": "weather"')
+
+
+def test_what_is_nested_too_deeply_is_refused_or_is_only_text() -> None:
+    tokenizer = tool_tokenizer(ToolDialect.HERMES)
+    deep = '{"a":' * 400 + "1" + "}" * 400
+    with pytest.raises(ConstraintRefused, match="levels"):
+        tokenizer.encode_chat([Turn(Role.USER, "hi")], tools=Tools((Tool("f", "", deep),)))
+    with pytest.raises(ConstraintRefused, match="not an object"):
+        tokenizer.encode_chat([Turn(Role.USER, "hi")], tools=Tools((Tool("f", "", "[]"),)))
+    turns = [Turn(Role.USER, "hi"), Turn(Role.ASSISTANT, "", tool_calls=(ToolCall("c", "f", deep),))]
+    assert deep in spelled(tokenizer, tokenizer.encode_chat(turns).ids.tolist())

@@ -132,3 +132,11 @@ async def test_what_cannot_be_promised_is_named(client: AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match=r"\[odd\].*not") as refused:
         await client.chat.completions.create(**QUESTION, tools=[{"type": "function", "function": tool}])
     assert refused.value.param == "tools"
+    deep: Any = {}
+    for _ in range(300):
+        deep = {"properties": {"a": deep}}
+    with pytest.raises(openai.BadRequestError, match="levels") as refused:
+        await client.chat.completions.create(
+            **QUESTION, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": deep}}
+        )
+    assert refused.value.code == "invalid_schema"
