@@ -21,6 +21,7 @@ from app.accounts import routes as accounts
 from app.accounts.authentication import AuthenticationMiddleware
 from app.accounts.identity import Identity
 from app.accounts.passwords import Passwords
+from app.admin import own_account
 from app.admin import routes as admin
 from app.clock import Monotonic, Now, utc_now
 from app.context import AppContext, open_context
@@ -130,6 +131,7 @@ def build_routes(settings: Settings, web_folder: Path) -> Litestar:
         route_handlers=[
             accounts.router(),
             admin.router(),
+            own_account.router(),
             keys.router(),
             conversations.router(),
             feedback.router(),

@@ -23,6 +23,7 @@ from app.accounts.service import AccountService
 from app.accounts.sign_ins import SignInService
 from app.accounts.throttle import LoginThrottle
 from app.accounts.visitor_accounts import VisitorAccounts
+from app.admin.deletion import AccountDeletion
 from app.admin.reading import MessageReading
 from app.audit.service import AuditLog
 from app.clock import Monotonic, Now, utc_now
@@ -104,6 +105,7 @@ class AppContext:
     usage: UsageService
     accounts: AccountService
     administration: Administration
+    deletion: AccountDeletion
     keys: KeyService
     sign_ins: SignInService
     oidc: OidcSignIn
@@ -238,6 +240,10 @@ async def open_context(
         visitor_forgetting = VisitorForgetting(
             database, visitor_accounts, conversations, quotas, days=settings.visitor_days, now=now
         )
+        administration = Administration(database, accounts, passwords, audit, now=now)
+        deletion = AccountDeletion(database, administration, accounts, conversations, quotas, engine, replicas.bus)
+        deletion.open()
+        stack.push_async_callback(deletion.close)
         if not replicas.is_alone:
             news = DomainNews(replicas.bus, accounts, conversations, prefixes, forgetting, responses)
             news.open()
@@ -254,6 +260,7 @@ async def open_context(
             webhooks.purge,
             openai.responses.purge,
             visitor_forgetting.run,
+            deletion.finish,
             forgetting.reconcile,
             prefixes.prepare,
             service.holding.reconcile,
@@ -311,7 +318,8 @@ async def open_context(
             quotas=quotas,
             usage=UsageService(database, quotas, audit, accounts.usernames, now=now),
             accounts=accounts,
-            administration=Administration(database, accounts, passwords, audit, now=now),
+            administration=administration,
+            deletion=deletion,
             keys=KeyService(database, accounts.revocations, accounts.last_uses, audit, now=now),
             oidc=OidcSignIn(database, accounts, audit, provider, settings, now=now),
             sign_ins=SignInService(database, accounts.revocations, accounts.last_uses, now=now),

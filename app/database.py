@@ -146,6 +146,15 @@ class Database:
         async with self.read() as session:
             await session.execute(text("SELECT 1"))
 
+    async def checkpoint(self) -> None:
+        """On SQLite: write the log into the file and begin it anew, as far as nobody reads from it now."""
+        if self.is_sqlite:
+            with _away_is_unavailable():
+                async with self.writer.connect() as connection:
+                    # Below SQLAlchemy, which would begin a transaction, and in one there is no checkpoint.
+                    driver: Any = (await connection.get_raw_connection()).driver_connection
+                    await driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def close(self) -> None:
         """Give every connection back."""
         await self.writer.dispose()
@@ -220,6 +229,8 @@ def _prepare_sqlite(engine: AsyncEngine, *, read_only: bool) -> None:
         cursor.execute("PRAGMA synchronous=FULL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.execute("PRAGMA busy_timeout=10000")
+        # What is deleted is overwritten, and not only out of reach.
+        cursor.execute("PRAGMA secure_delete=ON")
         if read_only:
             cursor.execute("PRAGMA query_only=ON")
         cursor.close()

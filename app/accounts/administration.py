@@ -96,6 +96,36 @@ class Administration:
             ended = await queries.revoke_sign_ins(session, user.id, self._now())
         self._accounts.revocations.announce(ended)
 
+    async def begin_deletion(self, caller: Identity, user_id: str) -> None:
+        """Write it down, and end everything that is open in this name: from here on it will be gone. Raises NotFound, or Conflict
+        where nobody could administer the server any more."""
+        async with self._database.write() as session:
+            administrators = await queries.hold_administrators(session)
+            user = await _account(session, user_id, for_update=True)
+            if administrators == {user.id}:
+                raise Conflict("this is the only administrator who can act", code="last_administrator")
+            if user.username == ADMIN:
+                raise Conflict(f"the account {ADMIN!r} stays: every start prints a link for it", code="fixed_role")
+            if user.deletion_began_at is None:
+                self._audit.record(session, caller, "user.delete", user.id, username=user.username, role=user.role)
+                user.deletion_began_at = self._now()
+            user.disabled_at = user.disabled_at or self._now()
+            ended = await self._end_everything(session, user.id)
+        self._accounts.revocations.announce(ended)
+
+    async def being_deleted(self) -> list[str]:
+        """Accounts whose deletion was begun."""
+        async with self._database.read() as session:
+            return await queries.users_being_deleted(session)
+
+    async def key_ids(self, session: AsyncSession, user_id: str) -> list[str]:
+        """Every API key of an account, those that do not hold any more as well; in the caller's unit of work."""
+        return await queries.every_key_id(session, user_id)
+
+    async def remove(self, session: AsyncSession, user_id: str) -> None:
+        """Remove an account whose deletion was begun, with every row that hangs on it; in the caller's unit of work."""
+        await queries.delete_user(session, user_id)
+
     async def make_sign_in_ticket(self, username: str) -> str | None:
         """A ticket that signs its reader in as somebody, once; None where there is no such account. For the command line."""
         user = await self._accounts.find_user(username)

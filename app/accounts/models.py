@@ -49,6 +49,7 @@ class User(Base):
     password_hash: Mapped[str | None] = mapped_column(String(255))
     created_at: Mapped[datetime] = mapped_column(UTCDateTime)
     disabled_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
+    deletion_began_at: Mapped[datetime | None] = mapped_column(UTCDateTime)
 
 
 class Credential(Base):

@@ -197,6 +197,23 @@ async def revoke_visitors(session: AsyncSession, user_ids: Collection[str], now:
     return ended
 
 
+async def users_being_deleted(session: AsyncSession) -> list[str]:
+    """Accounts whose deletion was begun, the first one first."""
+    statement = select(User.id).where(User.deletion_began_at.is_not(None)).order_by(User.deletion_began_at, User.id)
+    return list((await session.scalars(statement)).all())
+
+
+async def delete_user(session: AsyncSession, user_id: str) -> None:
+    """Remove an account whose deletion was begun, and through the foreign keys its credentials and all that refers to it."""
+    await session.execute(delete(User).where(User.id == user_id, User.deletion_began_at.is_not(None)))
+
+
+async def every_key_id(session: AsyncSession, user_id: str) -> list[str]:
+    """The API keys of this user, whether they hold or not."""
+    statement = select(Credential.id).where(Credential.user_id == user_id, Credential.kind == CredentialKind.API_KEY)
+    return list((await session.scalars(statement)).all())
+
+
 async def key_ids(session: AsyncSession, user_id: str, now: datetime) -> list[str]:
     """The API keys of this user that hold now."""
     statement = select(Credential.id).where(

@@ -124,6 +124,16 @@ class AccountService:
         await self._throttle.succeeded(identity.username, address)
         self.revocations.announce(ended)
 
+    async def confirm_password(self, identity: Identity, password: str | None, address: str) -> None:
+        """Whoever asks for this knows the password; where there is none, the sign-in does. Raises Forbidden for an API key or
+        where it is wrong, or TooManyRequests."""
+        _require_sign_in(identity)
+        await self._throttle.begin(identity.username, address)
+        known_hash = (await self.user(identity.user_id)).password_hash
+        if known_hash is not None and not await self._passwords.verify(known_hash, password or ""):
+            raise Forbidden("the password is wrong", code="wrong_password")
+        await self._throttle.succeeded(identity.username, address)
+
     async def user(self, user_id: UserId) -> User:
         """The account. Raises Unauthenticated when it is gone."""
         async with self._database.read() as session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from litestar import Response, Router, get, patch, post
+from litestar import Response, Router, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -12,6 +12,7 @@ from app.accounts.administration import Administration
 from app.accounts.identity import Identity
 from app.accounts.models import UserRole
 from app.accounts.schemas import AccountBody, AccountCreate, AccountList, AccountPatch, PasswordReset
+from app.admin.deletion import AccountDeletion
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
 from app.problems import problem_responses
 from app.route_guards import no_idempotency_key
@@ -83,6 +84,15 @@ async def reset_password(
     await administration.reset_password(caller, user_id, data.new_password)
 
 
+@delete("/{user_id:str}", summary="Delete an account", responses=problem_responses(401, 403, 404, 409))
+async def delete_user(
+    user_id: FromPath[str], caller: NamedDependency[Identity], deletion: NamedDependency[AccountDeletion]
+) -> None:
+    """Removes the account with its conversations, their event logs and KV in every tier, its keys and sign-ins. What it has used
+    stays in the sums, and the act in the audit log. Of a large account the answer comes before the end."""
+    await deletion.of_another(caller, user_id)
+
+
 def router() -> Router:
     """The routes, for the administrators' router."""
-    return Router("/users", route_handlers=[list_users, create_user, get_user, patch_user, reset_password])
+    return Router("/users", route_handlers=[list_users, create_user, get_user, patch_user, reset_password, delete_user])

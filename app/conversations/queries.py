@@ -26,6 +26,13 @@ async def existing_conversations(session: AsyncSession, conversation_ids: Collec
     return found
 
 
+async def conversation_ids(session: AsyncSession, user_id: str, limit: int) -> list[str]:
+    """Some conversations of a person, whatever they are."""
+    return list(
+        (await session.scalars(select(Conversation.id).where(Conversation.user_id == user_id).limit(limit))).all()
+    )
+
+
 async def delete_conversation(session: AsyncSession, conversation: Conversation) -> None:
     """Remove a conversation and, through the foreign keys, its messages, responses and event logs."""
     await session.execute(delete(Conversation).where(Conversation.id == conversation.id))

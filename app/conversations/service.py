@@ -222,6 +222,11 @@ class ConversationService:
             await self.remove(session, conversation)
         await self.gone(user_id, ConversationId(conversation_id), "deleted")
 
+    async def ids_of(self, user_id: UserId, limit: int) -> list[ConversationId]:
+        """Conversations of a person, archived and temporary ones too. For the server itself, and for nobody's eyes."""
+        async with self._database.read() as session:
+            return [ConversationId(found) for found in await queries.conversation_ids(session, user_id, limit)]
+
     async def remove(self, session: AsyncSession, conversation: Conversation) -> None:
         """Delete every row of a conversation, in the caller's unit of work, which calls `gone` after its end."""
         await self._idempotency.forget_conversation(session, conversation.id)

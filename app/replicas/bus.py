@@ -28,6 +28,8 @@ class Topic(StrEnum):
     """A live session is about to leave: `user_id`, `conversation_id`, `data`."""
     FORGET = "forget"
     """A conversation was deleted: `user_id`, `conversation_id`."""
+    FORGET_USER = "forget_user"
+    """An account was deleted: `user_id`."""
     PERSONA = "persona"
     """A persona was made, changed or deleted: `name`."""
     WATCHED = "watched"
