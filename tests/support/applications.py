@@ -3,6 +3,7 @@ that a test's application has."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,13 +20,16 @@ from engine.client import EngineClient
 NO_PAGES = Path(__file__).parent / "no pages"
 """A folder that is not there: an application without its pages."""
 
+KEPT_MAX = 12
+"""Applications that wait for another life; each takes 5 MiB. Those that have waited longest go."""
+
 _Key = tuple[bytes, Path]
 
 
 @cache
-def _unused() -> dict[_Key, list[Litestar]]:
-    """Routes that live nowhere at the moment, by all they were made of."""
-    return {}
+def _waiting() -> deque[tuple[_Key, Litestar]]:
+    """Routes that live nowhere at the moment, with all they were made of."""
+    return deque(maxlen=KEPT_MAX)
 
 
 def _made_of(settings: Settings, web_folder: Path) -> _Key:
@@ -34,16 +38,24 @@ def _made_of(settings: Settings, web_folder: Path) -> _Key:
     return msgspec.json.encode(same, enc_hook=str), web_folder
 
 
+def _taken(key: _Key) -> Litestar | None:
+    for place, (made_of, app) in enumerate(_waiting()):
+        if made_of == key:
+            del _waiting()[place]
+            return app
+    return None
+
+
 @contextmanager
 def application(
     settings: Settings, engine: EngineClient, *, web_folder: Path | None = None, **parts: Any
 ) -> Iterator[Litestar]:
     """An application with routes as `create_app` makes them. Those of a test that fails are not used again."""
     folder = web_folder or NO_PAGES
-    unused = _unused().setdefault(_made_of(settings, folder), [])
-    app = unused.pop() if unused else build_routes(settings, folder)
+    key = _made_of(settings, folder)
+    app = _taken(key) or build_routes(settings, folder)
     run_with(app, settings, engine, **parts)
     yield app
     if "context" in app.state:
         del app.state.context
-    unused.append(app)
+    _waiting().append((key, app))
