@@ -3,7 +3,7 @@
  * idempotency key can be asked for again after a lost connection. Called by `chat.js`, `commands.js` and `sender.js`.
  *
  * @import { Saying } from "./texts.js"
- * @import { Accepted, Beginning, Conversation, Persona, Listing, MessageListing, User, WaysIn, WireResponse } from "./wire.d.ts"
+ * @import { Accepted, Beginning, Conversation, Persona, Listing, MessageListing, Rated, User, WaysIn, WireResponse } from "./wire.d.ts"
  */
 
 const TIMEOUT_MS = 20_000;
@@ -162,6 +162,17 @@ export class Api {
   /** Waits for a person no longer. @param {string} id @returns {Promise<Conversation>} */
   waitNoLonger(id) {
     return this.call("DELETE", `conversations/${encodeURIComponent(id)}/handoff`);
+  }
+
+  /**
+   * What one thinks of an answer, in place of what one thought before.
+   *
+   * @param {string} messageId
+   * @param {Rated | null} rated null takes it back
+   */
+  rate(messageId, rated) {
+    const path = `messages/${encodeURIComponent(messageId)}/feedback`;
+    return rated === null ? this.call("DELETE", path) : this.call("PUT", path, { body: rated });
   }
 
   /** @returns {Promise<Listing<Persona>>} */

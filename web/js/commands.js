@@ -3,14 +3,14 @@
  * second try harmless.
  *
  * @import { Chat } from "./chat.js"
- * @import { Beginning, Message, Unsent } from "./wire.d.ts"
+ * @import { Beginning, Message, Rated, Unsent } from "./wire.d.ts"
  */
 
 import { ConversationCommands } from "./conversation_commands.js";
 import { newId } from "./ids.js";
 import { SearchCommands } from "./search_commands.js";
 import { GONE, PLAIN, unsentHere } from "./state.js";
-import { withLeaf } from "./transcript.js";
+import { withLeaf, withMessageChange } from "./transcript.js";
 import { newestBelow } from "./tree.js";
 
 const TYPING_EVERY_MS = 3000;
@@ -124,6 +124,28 @@ export class Commands {
   async stop(answer) {
     const id = answer.response_id;
     if (id !== null) await this.chat.attempt(() => this.chat.api.cancel(id));
+  }
+
+  /**
+   * Shown at once, and taken back where the server does not take it.
+   *
+   * @param {Message} answer
+   * @param {Rated | null} rated null takes a rating back
+   */
+  async rate(answer, rated) {
+    const { currentId } = this.state;
+    if (currentId === null) return;
+    const show = (/** @type {Rated | null} */ feedback) =>
+      this.chat.update(currentId, (transcript) => withMessageChange(transcript, answer.id, { feedback }));
+    const before = answer.feedback ?? null;
+    show(rated);
+    await this.chat.attempt(
+      () => this.chat.api.rate(answer.id, rated),
+      (problem) => {
+        show(before);
+        this.chat.tell(problem);
+      },
+    );
   }
 
   /** @param {string} messageId one of several siblings, whose branch is to be shown */

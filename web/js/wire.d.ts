@@ -96,6 +96,15 @@ export interface WireMessage {
   error?: Failure | null;
   /** The agent who wrote it in the model's place. */
   author?: Person | null;
+  /** What the person who asks thinks of it. */
+  feedback?: Rated | null;
+}
+
+/** 1 or -1 of thumbs, 1 to 5 of stars. */
+export interface Rated {
+  rating: number;
+  scale: "thumbs" | "stars";
+  comment?: string | null;
 }
 
 export interface WireResponse {

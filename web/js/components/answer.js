@@ -5,7 +5,7 @@
  * @import { Message } from "../wire.d.ts"
  */
 
-import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { html, memo } from "../html.js";
 import { isFinal } from "../message.js";
 import * as chat from "../texts/chat.js";
@@ -13,6 +13,7 @@ import { AnswerState, endedBadly } from "./answer_state.js";
 import { BranchArrows } from "./branch_arrows.js";
 import { CopyButton } from "./copy_button.js";
 import { CostLine } from "./cost_line.js";
+import { Thumbs, WhatWasWrong } from "./feedback.js";
 import { Icon } from "./icon.js";
 import { useKeepSelection } from "./keep_selection.js";
 import { useTexts } from "./language.js";
@@ -38,6 +39,7 @@ export const Answer = memo(
     const { message, commands, isConnected, isModelSilent } = props;
     const { author } = message;
     const { t } = useTexts(chat);
+    const [isAsking, setAsking] = useState(false);
     const body = useRef(/** @type {any} */ (null));
     useLayoutEffect(() => {
       if (body.current) body.current.rawText = message.content;
@@ -84,8 +86,10 @@ export const Answer = memo(
                 <${Icon} name="refresh" />
               </button>
             `}
+            ${message.content !== "" && html`<${Thumbs} message=${message} commands=${commands} onAsk=${setAsking} />`}
             <${CostLine} usage=${message.usage} />
           </div>
+          ${isAsking && html`<${WhatWasWrong} message=${message} commands=${commands} onDone=${() => setAsking(false)} />`}
         `}
       </article>
     `;
