@@ -39,7 +39,7 @@ export const Answer = memo(
     const { message, commands, isConnected, isModelSilent } = props;
     const { author } = message;
     const { t } = useTexts(chat);
-    const [isAsking, setAsking] = useState(false);
+    const [askingId, setAskingId] = useState(/** @type {string | null} */ (null));
     const body = useRef(/** @type {any} */ (null));
     useLayoutEffect(() => {
       if (body.current) body.current.rawText = message.content;
@@ -86,10 +86,10 @@ export const Answer = memo(
                 <${Icon} name="refresh" />
               </button>
             `}
-            ${message.content !== "" && html`<${Thumbs} message=${message} commands=${commands} onAsk=${setAsking} />`}
+            ${message.content !== "" && html`<${Thumbs} message=${message} commands=${commands} onAsk=${(/** @type {boolean} */ isAsked) => setAskingId(isAsked ? message.id : null)} />`}
             <${CostLine} usage=${message.usage} />
           </div>
-          ${isAsking && html`<${WhatWasWrong} message=${message} commands=${commands} onDone=${() => setAsking(false)} />`}
+          ${askingId === message.id && html`<${WhatWasWrong} message=${message} commands=${commands} onDone=${() => setAskingId(null)} />`}
         `}
       </article>
     `;
