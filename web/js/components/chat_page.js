@@ -48,7 +48,9 @@ export function ChatPage({ state, session, commands, preferences }) {
   useShortcuts({ commands, onHelp: openHelp, onFind: () => setFinding(true), canFind: currentId !== null && settings === null });
   return html`
     <div class="page ${drawer.isOpen ? "is-drawer-open" : ""}">
-      <a class="skip" href="#composer" onClick=${skipToComposer}>${t("skipToComposer")}</a>
+      <a class="skip" href=${settings === null ? "#composer" : "#settings"} onClick=${skip}>
+        ${t(settings === null ? "skipToComposer" : "skipToSettings")}
+      </a>
       <aside class="sidebar" id="sidebar" inert=${drawer.isHidden} aria-label=${t("sidebar")}>
         <${Sidebar}
           list=${state.list}
@@ -96,10 +98,10 @@ export function ChatPage({ state, session, commands, preferences }) {
 }
 
 /** @param {Event} event */
-function skipToComposer(event) {
+function skip(event) {
   // The fragment of the address names the conversation, so the link must not change it.
   event.preventDefault();
-  document.getElementById("composer")?.focus();
+  /** @type {HTMLElement | null} */ (document.querySelector("#composer, #settings"))?.focus();
 }
 
 /** @param {State["unsent"]} unsent */

@@ -28,7 +28,7 @@ export function SettingsPage({ page, state, commands, preferences }) {
   const account = useMemo(() => new AccountApi(commands.chat.api), [commands]);
   const view = PAGES[page];
   return html`
-    <div class="settings">
+    <div class="settings" id="settings" tabindex="-1">
       <div class="settings-inside">
         <nav class="tabs" aria-label=${t("settings")}>
           ${SETTINGS_PAGES.map(

@@ -47,7 +47,7 @@ export function UsagePage({ account }) {
       ${usage.value !== null && days.length === 0 && html`<p class="settings-empty">${t("noUsage")}</p>`}
       ${days.length > 0 &&
       html`
-        <div class="table-frame" role="region" aria-label=${t("usage")} tabindex="0">
+        <div class="table-frame" role="region" aria-label=${t("usageTable")} tabindex="0">
           <table class="usage-table">
             <thead>
               <tr>

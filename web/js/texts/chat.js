@@ -8,6 +8,7 @@ export const en = {
   ...conversations.en,
   // The page.
   skipToComposer: "Skip to the message field",
+  skipToSettings: "Skip to the settings",
   sidebar: "Sidebar",
   conversations: "Conversations",
   newChat: "New chat",
@@ -140,6 +141,7 @@ export const zh = {
   ...problems.zh,
   ...conversations.zh,
   skipToComposer: "跳到输入框",
+  skipToSettings: "跳到设置",
   sidebar: "侧边栏",
   conversations: "对话列表",
   newChat: "新对话",
