@@ -172,6 +172,7 @@ export interface UsageItem {
   key_id?: string;
   persona?: string;
   model?: string;
+  purpose?: string;
   usage: UsageTotals;
 }
 

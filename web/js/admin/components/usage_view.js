@@ -13,7 +13,7 @@ import { number } from "../format.js";
 import { DataTable } from "./data_table.js";
 import { useDesk, useListing } from "./desk.js";
 
-const GROUPS = /** @type {const} */ (["day,user", "day", "user", "day,key", "key", "persona", "model"]);
+const GROUPS = /** @type {const} */ (["day,user", "day", "user", "day,key", "key", "persona", "model", "purpose"]);
 
 export function UsageView() {
   const { t, language } = useTexts(texts);
@@ -31,6 +31,7 @@ export function UsageView() {
     user: { head: t("column.user"), cell: (item) => html`<span class="cell-name" dir="auto">${item.username ?? general("gone")}</span>` },
     key: { head: t("column.key"), cell: (item) => html`<span class="cell-code">${item.key_id?.slice(0, 8) ?? t("none")}</span>` },
     persona: { head: t("column.persona"), cell: (item) => item.persona ?? t("none") },
+    purpose: { head: t("column.purpose"), cell: (item) => item.purpose ?? t("none") },
     model: { head: t("column.model"), cell: (item) => item.model ?? t("none") },
   };
   const totals = listing.page?.totals;
@@ -54,7 +55,7 @@ export function UsageView() {
       items=${listing.items}
       listing=${listing}
       whenEmpty=${t("noUsage")}
-      keyOf=${(/** @type {UsageItem} */ item) => [item.day, item.user_id, item.key_id, item.persona, item.model].join()}
+      keyOf=${(/** @type {UsageItem} */ item) => [item.day, item.user_id, item.key_id, item.persona, item.model, item.purpose].join()}
       columns=${[
         ...shownGroups.map((group) => /** @type {{head: string, cell: (item: UsageItem) => any}} */ (ofGroup[group])),
         { head: t("column.answers"), isNumber: true, cell: (/** @type {UsageItem} */ { usage }) => count(usage.answers) },
