@@ -42,6 +42,7 @@ async def test_the_settings_are_followed_everywhere(visitors: Visitors, auditor:
     await composer.press("Enter")
     await expect(composer).to_have_value("一行\n")
     await composer.press("Control+Enter")
+    await expect(chat.answers).to_have_count(2)
     await chat.ended("completed")
     await auditor.read(page, "a chat in Chinese")
     await chat.picture(f"chinese{'-phone' if look else ''}")

@@ -104,7 +104,8 @@ function skip(event) {
   /** @type {HTMLElement | null} */ (document.querySelector("#composer, #settings"))?.focus();
 }
 
-/** @param {State["unsent"]} unsent */
+/** Where something did not get through at once; what is just on its way is no news. @param {State["unsent"]} unsent */
 function waitingIds(unsent) {
-  return [...new Set(unsent.flatMap((one) => one.conversation_id ?? []))].join(" ");
+  const stuck = unsent.filter((one) => one.refused !== null || one.delayed !== undefined);
+  return [...new Set(stuck.flatMap((one) => one.conversation_id ?? []))].join(" ");
 }

@@ -7,7 +7,7 @@
  * @import { State } from "../state.js"
  */
 
-import { useMemo } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect, useMemo, useRef } from "../../vendor/preact/hooks.js";
 import { AccountApi } from "../account_api.js";
 import { html } from "../html.js";
 import { SETTINGS_PAGES, hashOf, hashOfSettings } from "../route.js";
@@ -27,10 +27,13 @@ export function SettingsPage({ page, state, commands, preferences }) {
   const { t } = useTexts(texts);
   const account = useMemo(() => new AccountApi(commands.chat.api), [commands]);
   const view = PAGES[page];
+  const tabs = useRef(/** @type {HTMLElement | null} */ (null));
+  // On a narrow screen the tabs are wider than it.
+  useLayoutEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [page]);
   return html`
     <div class="settings" id="settings" tabindex="-1">
       <div class="settings-inside">
-        <nav class="tabs" aria-label=${t("settings")}>
+        <nav ref=${tabs} class="tabs" aria-label=${t("settings")}>
           ${SETTINGS_PAGES.map(
             (name) => html`
               <a key=${name} href=${hashOfSettings(name)} aria-current=${name === page ? "page" : null}>${t(`page_${name}`)}</a>
