@@ -36,7 +36,7 @@ export function Chart({ columns, labels, language, says, shown }) {
         height: HEIGHT,
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
-        scales: { x: { range: (_chart, low, high) => spanOf(low, high) }, y: { range: (_chart, _low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
+        scales: { x: { range: (drawn) => spanOf(drawn.data[0]) }, y: { range: (_chart, _low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
         axes: [
           { ...axis, size: 26, space: 70, values: (_chart, splits, _axis, _space, increment_s) => splits.map((at_s) => clock(at_s, language, increment_s < 60)) },
           { ...axis, size: 52, space: 34, values: (_chart, splits) => splits.map((value) => compact(value, language)) },
@@ -71,10 +71,16 @@ export function Chart({ columns, labels, language, says, shown }) {
   `;
 }
 
-/** Before there is a number, the moments that come. @param {number | null} low @param {number | null} high @returns {[number, number]} */
-function spanOf(low, high) {
-  const end_s = high ?? Date.now() / 1000;
-  return [Math.min(low ?? end_s, end_s - SPAN_S), end_s];
+/**
+ * What is shown: all there is, and at least the last two minutes. Told by the moments themselves, because of a single one uPlot
+ * makes a span of years.
+ *
+ * @param {ArrayLike<number>} moments
+ * @returns {[number, number]}
+ */
+function spanOf(moments) {
+  const end_s = moments[moments.length - 1] ?? Date.now() / 1000;
+  return [Math.min(moments[0] ?? end_s, end_s - SPAN_S), end_s];
 }
 
 /** @param {number} at_s @param {string} language @param {boolean} [hasSeconds] */

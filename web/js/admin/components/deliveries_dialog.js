@@ -59,7 +59,7 @@ export function DeliveriesDialog({ webhook, onClose }) {
           { head: t("column.event"), cell: (/** @type {Delivery} */ delivery) => html`<span class="cell-code">${delivery.event_type}</span>` },
           { head: t("column.status"), cell: (/** @type {Delivery} */ delivery) => html`<span class="state-mark state-${delivery.status}">${t(`delivery.${delivery.status}`)}</span>` },
           { head: t("column.attempts"), isNumber: true, cell: (/** @type {Delivery} */ delivery) => delivery.attempts },
-          { head: t("column.result"), cell: (/** @type {Delivery} */ delivery) => html`<span class="cell-soft">${resultOf(delivery)}</span>` },
+          { head: t("column.result"), cell: (/** @type {Delivery} */ delivery) => html`<div class="cell-result cell-soft">${resultOf(delivery)}</div>` },
           {
             head: t("column.actions"),
             isHeadHidden: true,
