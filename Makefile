@@ -28,8 +28,7 @@ test: $(VENV)/installed-dev node_modules/installed system-packages ## Install wh
 	@$(if $(ARGS),,$(PYTEST) --quiet tests/bench)
 	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/bench $(ARGS)
 
-test-remote: $(VENV)/installed-dev ## Test remote engines against a real vLLM; REMOTE_ENGINE_URL=http://…/v1 takes one that runs
-	@$(BIN)/kvasir model pull --data .cache
+test-remote: $(VENV)/installed-dev ## Test remote engines against a real vLLM; REMOTE_ENGINE_URL=http://…/v1, or REMOTE_ENGINE_MODEL=FOLDER
 	@$(BIN)/python -m tests.support.real_vllm $(ARGS)
 
 pictures: $(VENV)/installed-dev node_modules/installed system-packages ## Renew the pictures of docs/ with what the browser tests see

