@@ -59,7 +59,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             said = client.post(f"/conversations/{conversation['id']}/messages", json={"content": "hello"}).json()
             client.post("/personas", json={"name": "fuzz", "system_prompt": "Be brief."}).raise_for_status()
             account = client.post("/admin/users", json={"username": "fuzz", "role": "user"}).json()
+            canned = client.post("/canned-answers", json={"title": "fuzz", "content": "Hello!"}).json()
+            # Told nothing but tests, so that nobody looks for its address all the time.
+            hook = client.post("/webhooks", json={"url": "https://fuzz.invalid/", "events": ["webhook.test"]}).json()
             ids = {
+                "canned_answer_id": canned["id"],
+                "webhook_id": hook["id"],
+                "message_id": said["response"]["message_id"],
                 "user_id": account["id"],
                 "conversation_id": conversation["id"],
                 "response_id": said["response"]["id"],
