@@ -108,7 +108,7 @@ export const en = {
   cache_device: "ready",
   cache_host: "memory",
   cache_disk: "disk",
-  cache_prefix: "persona",
+  cache_prefix: "system prompt",
   // A person in the model's place.
   askForPerson: "Ask for a person",
   waitsForPerson: "A person has been asked for. The model is silent until then; what you write is kept for them.",
@@ -234,7 +234,7 @@ export const zh = {
   cache_device: "就绪",
   cache_host: "内存",
   cache_disk: "磁盘",
-  cache_prefix: "角色",
+  cache_prefix: "系统提示词",
   askForPerson: "转人工",
   waitsForPerson: "已请求人工服务。在此之前模型不会回答，你写的内容会保留给客服。",
   waitNoLonger: "不再等待",
