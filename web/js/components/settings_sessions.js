@@ -70,8 +70,14 @@ export function SessionsPage({ state, account, commands }) {
   /** @param {LiveSession} session */
   function timeLeft({ state: where, seconds_to_timeout: secondsLeft }) {
     if (secondsLeft === null) return t("inUse");
-    const time = secondsLeft < 90 ? t("secondsLong", { count: Math.max(0, Math.round(secondsLeft)) }) : t("minutesLong", { count: Math.round(secondsLeft / 60) });
     const key = where === "device" ? "toHostIn" : where === "host" ? "toDiskIn" : "goneIn";
-    return t(key, { time });
+    return t(key, { time: duration(secondsLeft) });
+  }
+
+  /** @param {number} seconds */
+  function duration(seconds) {
+    if (seconds < 90) return t("secondsLong", { count: Math.max(0, Math.round(seconds)) });
+    if (seconds < 5400) return t("minutesLong", { count: Math.round(seconds / 60) });
+    return t("hoursLong", { count: Math.round(seconds / 3600) });
   }
 }

@@ -5,7 +5,7 @@ import * as problems from "./problems.js";
 export const en = {
   ...problems.en,
   feedback: "Feedback",
-  hint: "How content people are with answers, by day and persona. What they wrote is not shown here.",
+  hint: "How satisfied people are with answers, by day and persona. What they wrote is not shown here.",
   none: "Nobody has rated an answer in these days.",
   since: "From",
   until: "To",
@@ -15,7 +15,7 @@ export const en = {
   "column.down": "Thumbs down",
   "column.stars": "Ratings in stars",
   "column.average": "Average of stars",
-  "column.satisfied": "Content",
+  "column.satisfied": "Satisfied",
   noPersona: "none",
 };
 

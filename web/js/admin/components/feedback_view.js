@@ -1,5 +1,5 @@
 /**
- * How content people are with answers: sums by day and persona.
+ * How satisfied people are with answers: sums by day and persona.
  *
  * @import { FeedbackSums } from "../wire.d.ts"
  */
