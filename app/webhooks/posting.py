@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 USER_AGENT = "Kvasir-Webhooks/1"
 RETRY_AFTER_MAX_S = 86_400
+RETRY_AFTER_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,7 @@ class HttpPost:
         )
         response = await self._http().send(request, stream=True)
         try:
-            wait = response.headers.get("retry-after", "")
-            return Attempted(
-                response.status_code, retry_after_s=min(int(wait), RETRY_AFTER_MAX_S) if wait.isdecimal() else 0
-            )
+            return Attempted(response.status_code, retry_after_s=seconds_of(response.headers.get("retry-after", "")))
         finally:
             await response.aclose()
 
@@ -113,3 +111,11 @@ class HttpPost:
                 limits=httpx.Limits(max_keepalive_connections=0),
             )
         return self._client
+
+
+def seconds_of(retry_after: str) -> int:
+    """Of a Retry-After. One that is a date, or nonsense, is as good as none."""
+    if not (retry_after.isascii() and retry_after.isdecimal()):
+        return 0
+    # Python refuses to read a number of thousands of digits.
+    return min(int(retry_after[:RETRY_AFTER_MAX_DIGITS]), RETRY_AFTER_MAX_S)

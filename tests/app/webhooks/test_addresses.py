@@ -12,7 +12,7 @@ from litestar.types import Receive, Scope, Send
 from app.errors import InvalidInput
 from app.webhooks.addresses import AddressRules
 from app.webhooks.destination import require_url
-from app.webhooks.posting import HttpPost
+from app.webhooks.posting import RETRY_AFTER_MAX_S, HttpPost, seconds_of
 from tests.support.live_server import eventually
 
 INSIDE = [
@@ -181,3 +181,10 @@ async def test_an_endpoint_that_is_not_there_is_a_failure_and_no_exception() -> 
         assert attempted.status_code is None
         assert attempted.error
     await post.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "wait_s"), [("120", 120), ("9" * 5000, RETRY_AFTER_MAX_S), ("soon", 0), ("", 0), ("-1", 0)]
+)
+def test_whatever_an_endpoint_asks_to_wait_is_a_wait(asked: str, wait_s: int) -> None:
+    assert seconds_of(asked) == wait_s
