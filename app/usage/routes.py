@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated
 
 from litestar import Response, Router, get, put
 from litestar.di import NamedDependency
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import Stream
 
@@ -33,7 +36,24 @@ GroupBy = Annotated[
 Format = Annotated[UsageFormat, QueryParameter(description="json in pages, or csv with everything in one table")]
 
 
-@get("/admin/usage", summary="Read usage", guards=[admins_only], responses=problem_responses(400, 401, 403))
+@dataclass
+class UsageOperation(Operation):
+    """Says in the OpenAPI document that the answer may be a table, too."""
+
+    def __post_init__(self) -> None:
+        success = None if self.responses is None else self.responses["200"]
+        if isinstance(success, OpenAPIResponse):
+            success.content = {**(success.content or {}), "text/csv": OpenAPIMediaType(schema=Schema())}
+
+
+@get(
+    "/admin/usage",
+    summary="Read usage",
+    guards=[admins_only],
+    operation_class=UsageOperation,
+    responses={200: ResponseSpec(UsageList, description="A page, or the whole table")}
+    | problem_responses(400, 401, 403),
+)
 async def list_usage(
     usage: NamedDependency[UsageService],
     since: Since = None,

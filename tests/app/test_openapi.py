@@ -86,3 +86,10 @@ async def test_the_documents_are_there_without_the_pages(running_on_sqlite: Runn
         problem(await client.get("/schema"), 404, "not_found")
         problem(await client.get("/schema/redoc"), 404, "not_found")
         assert (await client.get("/schema/asyncapi.json")).status_code == 200
+
+
+async def test_usage_comes_in_pages_or_as_a_table(running_on_sqlite: RunningApp) -> None:
+    document = await document_of(running_on_sqlite)
+    content = document["paths"]["/api/v1/admin/usage"]["get"]["responses"]["200"]["content"]
+    assert set(content) == {"application/json", "text/csv"}
+    assert content["application/json"]["schema"]["$ref"].endswith("/UsageList")
