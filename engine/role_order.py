@@ -17,7 +17,8 @@ BETWEEN_MESSAGES = "\n\n"
 
 def role_orders(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
     """The turns as they are; then with neighbours of one role joined; then also with what a system message says at the
-    beginning of the user's message after it. Only those that differ from the one before."""
+    beginning of the user's message after it. Only those that differ from the one before. Where the first to speak is not the
+    user, such as a person who greets a visitor, the last order begins with a user who says nothing."""
     yield turns
     joined = _joined(turns)
     if len(joined) < len(turns):
@@ -25,6 +26,9 @@ def role_orders(turns: Sequence[Turn]) -> Iterator[Sequence[Turn]]:
     folded = _joined(_with_system_in_user(joined))
     if len(folded) < len(joined):
         yield folded
+    first = next((index for index, turn in enumerate(joined) if turn.role is not Role.SYSTEM), len(joined))
+    if first < len(joined) and joined[first].role is Role.ASSISTANT:
+        yield from role_orders([*joined[:first], Turn(Role.USER, ""), *joined[first:]])
 
 
 def _joined(turns: Iterable[Turn]) -> list[Turn]:
