@@ -82,6 +82,11 @@ export class Chat {
   async learnOf(conversationId) {
     const known = this.store.state.known.get(conversationId);
     if (known && !known.archived && !known.temporary) return;
+    await this.readAgain(conversationId);
+  }
+
+  /** @param {string} conversationId */
+  async readAgain(conversationId) {
     await this.attempt(async () => this.conversationChanged(await this.api.conversation(conversationId)), () => undefined);
   }
 
@@ -186,6 +191,8 @@ export class Chat {
     this.update(conversationId, (transcript) => transcripts.withAccepted(transcript, accepted, options));
     const { typing } = this.store.state;
     if (accepted.message?.author && typing?.conversationId === conversationId) this.store.set({ typing: null });
+    // A conversation is named by its first message, and that may have been stored before the socket follows the conversation.
+    if (this.store.state.known.get(conversationId)?.title === "") void this.readAgain(conversationId);
   }
 
   /** @param {Conversation} conversation */

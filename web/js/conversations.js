@@ -32,8 +32,9 @@ export function withPage(list, page, { isFirst }) {
   const isBelow = (/** @type {Conversation} */ item) => oldest !== undefined && item.updated_at < oldest;
   const kept = page.next_cursor === null ? [] : list.items.filter(isBelow);
   const doMeet = list.isLoaded && kept.length > 0 && list.items.some((item) => item.id === page.items.at(-1)?.id);
+  const newest = page.items.map((item) => newerOf(list.items.find((known) => known.id === item.id), item));
   return {
-    items: ordered([...page.items, ...kept]),
+    items: ordered([...newest, ...kept]),
     cursor: doMeet ? list.cursor : page.next_cursor,
     isLoaded: true,
   };
@@ -49,8 +50,8 @@ export function withPage(list, page, { isFirst }) {
 export function withConversation(list, conversation) {
   if (conversation.archived || conversation.temporary) return withoutConversation(list, conversation.id);
   const known = list.items.find((item) => item.id === conversation.id);
-  const isOlder = known && (known.version > conversation.version || known.updated_at > conversation.updated_at);
-  return isOlder ? list : { ...list, items: ordered([conversation, ...list.items]) };
+  if (newerOf(known, conversation) === known) return list;
+  return { ...list, items: ordered([conversation, ...list.items]) };
 }
 
 /**
@@ -72,9 +73,7 @@ export function withoutConversation(list, id) {
 export function withKnown(known, conversations) {
   const next = new Map(known);
   for (const { hit: _, ...conversation } of conversations) {
-    const before = next.get(conversation.id);
-    const isOlder = before && (before.version > conversation.version || before.updated_at > conversation.updated_at);
-    if (!isOlder) next.set(conversation.id, conversation);
+    next.set(conversation.id, newerOf(next.get(conversation.id), conversation));
   }
   return next;
 }
@@ -113,6 +112,17 @@ export function byAge(items, now) {
   return sections
     .map(([title]) => ({ title, items: items.filter((item) => sectionOf(item) === title) }))
     .filter((section) => section.items.length > 0);
+}
+
+/**
+ * Views of one conversation may come out of order: an answer to a request can be older than what a socket has told meanwhile.
+ *
+ * @param {Conversation | undefined} known
+ * @param {Conversation} come
+ * @returns {Conversation}
+ */
+function newerOf(known, come) {
+  return known && (known.version > come.version || known.updated_at > come.updated_at) ? known : come;
 }
 
 /** @param {readonly Conversation[]} items */

@@ -51,6 +51,8 @@ async def test_a_new_conversation_has_what_was_given_and_sensible_rest(running: 
             "id": body["id"],
             "title": "Été 😀",
             "state": "bot",
+            "state_since": None,
+            "agent": None,
             "archived": False,
             "tags": ["a", "b"],
             "metadata": {"order": 7, "deep": [{"x": None}]},

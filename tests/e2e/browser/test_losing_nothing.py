@@ -197,6 +197,8 @@ async def test_leaving_a_chat_while_it_answers_and_coming_back(visitors: Visitor
     await chat.page.go_back()
     await chat.page.go_back()
     await chat.page.wait_for_url(re.compile(first))
+    # The answer of the other chat is shown until this one is, and has ended too.
+    await expect(chat.answers.last).to_contain_text("word100")
     await chat.ended("completed")
     assert await chat.texts() == await stored.texts(first)
     assert (await chat.texts())[1].endswith(" word250")
