@@ -83,8 +83,8 @@ class Terminal:
 
     def press_ctrl_c(self, words: str) -> None:
         """Until these words are shown. A signal in the instant before readline begins to wait is noticed at the next key."""
-        for _ in range(10):
-            self.type("\x03")
+        for key in ("\x03", " ") * 10:
+            self.type(key)
             try:
                 return self.expect(words, timeout_s=2)
             except AssertionError:
