@@ -1,6 +1,7 @@
 """What people think of answers: said by whom a conversation belongs to, summed up for administrators.
 
-Called by routes and sockets. What somebody wrote beside a rating is shown to them alone, and told to webhooks.
+Called by routes and sockets. What somebody wrote beside a rating is shown to them and to whoever may read the conversation,
+and told to webhooks.
 """
 
 from __future__ import annotations

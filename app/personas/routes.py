@@ -75,7 +75,7 @@ async def patch_persona(
     caller: NamedDependency[Identity],
     personas: NamedDependency[PersonaService],
 ) -> Response[PersonaBody]:
-    """For administrators. Answers that are being made end as they began; the next ones of all its conversations follow the new
+    """For administrators. Conversations go on with the version that they began with; those that begin from now on follow the new
     prompt."""
     return Response(await personas.update(caller, persona_name, data), headers=NO_STORE)
 
