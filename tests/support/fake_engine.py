@@ -274,7 +274,10 @@ class FakeEngine:
         request_id, total = answer.request.request_id, len(answer.prompt)
         events: list[EngineEvent] = []
         if answer.prompt_done < total:
-            chunk = min(self._prefill_step_tokens, total - answer.prompt_done)
+            readable = total - 1 if answer.script.unread else total
+            chunk = min(self._prefill_step_tokens, readable - answer.prompt_done)
+            if chunk <= 0:
+                return events
             answer.prompt_done += chunk
             self._prefilled += chunk
             events.append(PromptProgress(request_id, answer.prompt_done, total, answer.cached.total))

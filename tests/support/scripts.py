@@ -9,11 +9,15 @@ from engine.types import EngineFailure, FailureCode, GenerationRequest, Role
 
 @dataclass(frozen=True)
 class Script:
-    """What one answer will be: its pieces, one a step; then it ends, fails, or begins again until something ends it."""
+    """What one answer will be: its pieces, one a step; then it ends, fails, or begins again until something ends it.
+
+    `unread`: reading the prompt stops before its last token, and only a cancel ends the answer.
+    """
 
     pieces: tuple[str, ...] = ()
     failure: EngineFailure | None = None
     endless: bool = False
+    unread: bool = False
 
 
 def text_script(text: str, piece_chars: int = 4) -> Script:
@@ -33,6 +37,10 @@ def failing_script(*pieces: str, code: str = FailureCode.REQUEST_FAILED, message
 
 ENDLESS = Script((" tick", " tock"), endless=True)
 """An answer that only a cancel, `max_tokens`, a stop string or the context ends."""
+
+
+UNREAD = Script(unread=True)
+"""An answer whose prompt is never read to its end."""
 
 
 def default_answer(request: GenerationRequest) -> Script:

@@ -2,13 +2,14 @@
 process can play every part in a browser test. Any other message is answered with its own words.
 
     /words N      N numbered words      /endless     only a stop ends it
+    /unread       the prompt is never read to its end
     /say          the other lines, as they are       /fail        some words, then a failure
 """
 
 from __future__ import annotations
 
 from engine.types import GenerationRequest, Role
-from tests.support.scripts import ENDLESS, Script, default_answer, failing_script, numbered_script, text_script
+from tests.support.scripts import ENDLESS, UNREAD, Script, default_answer, failing_script, numbered_script, text_script
 
 
 def spoken_script(request: GenerationRequest) -> Script:
@@ -20,6 +21,8 @@ def spoken_script(request: GenerationRequest) -> Script:
             return numbered_script(int(count))
         case ["/endless"]:
             return ENDLESS
+        case ["/unread"]:
+            return UNREAD
         case ["/say"]:
             return text_script(rest, piece_chars=8)
         case ["/fail"]:

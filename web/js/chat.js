@@ -19,6 +19,7 @@
 import { Refusal, messageOf } from "./api.js";
 import { withConversation, withKnown, withPage, withoutConversation } from "./conversations.js";
 import { withFoundChange, withoutFound } from "./finding.js";
+import { newId } from "./ids.js";
 import { isFinal, spoken } from "./message.js";
 import { Reading } from "./reading.js";
 import { GONE, PLAIN } from "./state.js";
@@ -65,13 +66,14 @@ export class Chat {
    * Shows a conversation, or a new one.
    *
    * @param {string | null} conversationId
+   * @param {string} [threadId] the thread on the screen where it has become this conversation; else another one begins
    * @returns {Promise<void>} when it has been read
    */
-  async open(conversationId) {
+  async open(conversationId, threadId = newId()) {
     const { currentId } = this.store.state;
     if (conversationId === currentId) return;
     if (currentId !== null) this.socket.send("conversation.unsubscribe", { conversation_id: currentId });
-    this.store.set({ currentId: conversationId, problem: null, wanted: null });
+    this.store.set({ currentId: conversationId, threadId, problem: null, wanted: null });
     if (conversationId === null) return;
     this.socket.send("conversation.subscribe", { conversation_id: conversationId });
     void this.learnOf(conversationId);
@@ -227,7 +229,7 @@ export class Chat {
     // It is empty, and known to be: nothing has to be waited for.
     this.update(conversation.id, (transcript) => ({ ...transcript, isLoaded: true }));
     this.store.set({ beginning: PLAIN });
-    void this.open(conversation.id);
+    void this.open(conversation.id, threadId);
     this.outside.showAddress(conversation.id);
   }
 

@@ -188,7 +188,7 @@ export class Commands {
 
   /** @param {string | null} conversationId */
   open(conversationId) {
-    if (conversationId === null && this.state.currentId !== null) this.chat.store.set({ threadId: newId(), beginning: PLAIN });
+    if (conversationId === null && this.state.currentId !== null) this.chat.store.set({ beginning: PLAIN });
     void this.chat.open(conversationId);
     this.chat.store.set({ settings: null });
     this.chat.outside.showAddress(conversationId);

@@ -17,10 +17,11 @@ import { EMPTY_LIST } from "./conversations.js";
 export const GONE = Object.freeze({ key: "gone" });
 
 /**
- * `currentId` is the conversation that is shown, null a new one, which `threadId` names until it has an id. `problem` says
- * why it cannot be shown. `known` are conversations by id, listed or not; `found` is what a search or a filter shows in place
- * of the list; `beginning` is what the next new chat begins with; `wanted` is the message to be scrolled to. `settings` is the
- * page of settings that is shown instead. `notice` is one sentence for a moment; `announcement` is for screen readers only.
+ * `currentId` is the conversation that is shown, null a new one. `threadId` names what is on the screen, and stays when a new
+ * one gets its id. `problem` says why it cannot be shown. `known` are conversations by id, listed or not; `found` is what a
+ * search or a filter shows in place of the list; `beginning` is what the next new chat begins with; `wanted` is the message to
+ * be scrolled to. `settings` is the page of settings that is shown instead. `notice` is one sentence for a moment;
+ * `announcement` is for screen readers only.
  *
  * @typedef {object} State
  * @property {"starting" | "unreachable" | "signed_out" | "signed_in"} phase

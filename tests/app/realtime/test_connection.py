@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from app.accounts.authentication import COOKIE
-from app.clock import utc_now
 from app.database import Database
 from tests.support.live_server import LiveServer, Person, eventually, live_server
 from tests.support.scripts import ENDLESS, Script
@@ -94,8 +93,9 @@ async def test_signing_out_closes_what_was_opened_with_it_and_nothing_else(live:
 
 async def test_a_sign_in_that_expires_closes_its_socket(tmp_path: Path, sqlite_url: str) -> None:
     async with ann_on(tmp_path, sqlite_url) as (live, ann):
-        shift = timedelta(days=live.context.settings.session_days) - timedelta(seconds=0.5)
-        object.__setattr__(live.context, "now", lambda: utc_now() + shift)
+        (sign_in,) = (await ann.http.get("/api/v1/auth/sign-ins")).json()["items"]
+        just_before = datetime.fromisoformat(sign_in["expires_at"]) - timedelta(seconds=0.5)
+        object.__setattr__(live.context, "now", lambda: just_before)
         async with ann.socket() as socket:
             assert await socket.close_code() == 4001
             assert socket.frames[-1]["data"]["reason"] == "expired"

@@ -158,6 +158,11 @@ class Stored:
         headers = {"If-Match": found.headers["etag"], "Origin": str(self._client.base_url).rstrip("/")}
         (await self._client.patch(path, json={"title": title}, headers=headers)).raise_for_status()
 
+    async def cancel(self, response_id: str) -> None:
+        """Ends an answer, as another tab or program would."""
+        headers = {"Origin": str(self._client.base_url).rstrip("/")}
+        (await self._client.post(f"/api/v1/responses/{response_id}/cancel", headers=headers)).raise_for_status()
+
     async def ended(self, conversation_id: str) -> None:
         """Waits until the newest answer is over at the server."""
         for _ in range(200):

@@ -127,6 +127,7 @@ class ChatPage:
     async def new_chat(self) -> None:
         await self.page.keyboard.press("Control+k")
         await self.page.wait_for_function("() => !location.hash.startsWith('#/c/')")
+        await expect(self.page.locator("[data-message-id]")).to_have_count(0)
 
     async def edit(self, message: Locator, text: str) -> None:
         await message.get_by_role("button", name="Edit message").click()

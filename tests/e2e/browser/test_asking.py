@@ -35,16 +35,16 @@ See [the notes](https://example.org/search)."""
 async def test_an_answer_streams_and_is_the_stored_text(visitors: Visitors, stored: Stored) -> None:
     chat = await visitors.chat()
     await chat.picture("empty")
-    await chat.ask("/words 120")
+    await chat.ask("/words 500")
     await chat.shows_words(10)
     assert await chat.answers.last.get_attribute("data-status") == "in_progress"
     await expect(chat.stop_button).to_be_visible()
     await chat.ended("completed")
     await expect(chat.stop_button).to_have_count(0)
     assert await chat.texts() == await stored.texts(await chat.arrived())
-    assert (await chat.texts())[1] == "".join(f" word{number}" for number in range(1, 121))
-    await expect(chat.rows.first).to_contain_text("/words 120")
-    assert await chat.page.title() == "/words 120 · Kvasir"
+    assert (await chat.texts())[1] == "".join(f" word{number}" for number in range(1, 501))
+    await expect(chat.rows.first).to_contain_text("/words 500")
+    assert await chat.page.title() == "/words 500 · Kvasir"
 
 
 async def test_markdown_is_drawn_and_the_words_stay_as_they_came(visitors: Visitors, stored: Stored) -> None:
@@ -93,7 +93,7 @@ async def test_esc_stops_too(visitors: Visitors) -> None:
 
 async def test_a_long_prompt_shows_how_far_it_is_read(visitors: Visitors) -> None:
     chat = await visitors.chat()
-    await chat.ask("word " * 6000)
+    await chat.ask("/unread\n" + "word " * 6000)
     await expect(chat.answers.last).to_contain_text(re.compile(r"Reading [\d,]+ of 6,\d\d\d tokens"))
     await expect(chat.answers.last.get_by_role("progressbar")).to_be_visible()
     await chat.picture("reading")
@@ -104,17 +104,19 @@ async def test_a_long_prompt_shows_how_far_it_is_read(visitors: Visitors) -> Non
 
 async def test_messages_sent_during_an_answer_wait_their_turn(visitors: Visitors, stored: Stored) -> None:
     chat = await visitors.chat()
-    await chat.ask("/words 150")
+    await chat.ask("/endless")
     await chat.shows_words(2)
     for text in ("one", "two", "three", "four"):
         await chat.ask(text)
     await expect(chat.answers).to_have_count(5)
     await expect(chat.answers.last).to_contain_text(re.compile("Waiting, number [34] in line"))
     await chat.picture("waiting")
+    first = (await stored.messages(await chat.arrived()))[1]
+    await stored.cancel(first["response_id"])
     await chat.ended("completed")
     messages = await stored.messages(await chat.arrived())
     assert [message["content"] for message in messages if message["role"] == "user"] == [
-        "/words 150",
+        "/endless",
         "one",
         "two",
         "three",

@@ -70,7 +70,7 @@ async def test_while_the_connection_is_away_the_page_says_so_and_the_end_arrives
     visitors.may_lose_network = True
     async with through_a_proxy(server) as (proxy, url):
         chat = await visitors.chat(url=url)
-        await chat.ask("/words 150")
+        await chat.ask("/words 700")
         await chat.shows_words(5)
         proxy.is_refusing = True
         await proxy.cut()
@@ -155,7 +155,7 @@ async def test_a_killed_server_leaves_the_answer_interrupted_with_everything_see
                 visitors.may_lose_network = True
                 page = await visitors.page("/?" + doomed.sign_in_link.partition("?")[2], signed_in=False)
                 chat = ChatPage(page)
-                await chat.ask("/words 400")
+                await chat.ask("/words 800")
                 await chat.shows_words(40)
                 conversation_id = await chat.arrived()
                 doomed.stop(signal.SIGKILL)
@@ -177,7 +177,7 @@ async def test_a_killed_server_leaves_the_answer_interrupted_with_everything_see
                         await expect(chat.answers.last.get_by_label("Version 2 of 2")).to_be_visible()
                         await chat.ended("completed")
                         assert await chat.texts() == await stored.texts(conversation_id)
-                        assert (await chat.texts())[1].endswith(" word400")
+                        assert (await chat.texts())[1].endswith(" word800")
 
 
 async def test_leaving_a_chat_while_it_answers_and_coming_back(visitors: Visitors, stored: Stored) -> None:
@@ -214,7 +214,7 @@ async def test_two_tabs_stay_in_step(visitors: Visitors, stored: Stored) -> None
     two = ChatPage(await context.new_page())
     await two.page.goto(f"/#/c/{conversation_id}")
     await expect(two.answers).to_have_count(1)
-    await one.ask("/words 80")
+    await one.ask("/endless")
     await expect(two.answers).to_have_count(2)
     await two.shows_words(1)
     await two.stop_button.click()

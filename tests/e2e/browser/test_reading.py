@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.e2e.browser.conftest import Stored, Visitors
 from tests.e2e.browser.pages import ChatPage
@@ -152,7 +154,7 @@ async def test_the_end_stays_in_sight_unless_one_reads_further_up(visitors: Visi
     await chat.ask("/say\n" + "\n\n".join(f"paragraph {number} of a long answer" for number in range(60)))
     thread = chat.page.locator(".thread")
     away = "node => node.scrollHeight - node.scrollTop - node.clientHeight"
-    await chat.page.get_by_text("paragraph 20", exact=False).wait_for()
+    await chat.answers.last.get_by_text("paragraph 20", exact=False).wait_for()
     assert await thread.evaluate(away) < 60
     await thread.evaluate("node => node.scrollTo(0, 0)")
     await expect(chat.page.get_by_role("button", name="Jump to newest")).to_be_visible()
@@ -162,6 +164,25 @@ async def test_the_end_stays_in_sight_unless_one_reads_further_up(visitors: Visi
     await chat.page.get_by_role("button", name="Jump to newest").click()
     assert await thread.evaluate(away) < 60
     await expect(chat.page.get_by_role("button", name="Jump to newest")).to_have_count(0)
+
+
+async def test_scrolling_up_before_the_server_has_taken_the_message_is_kept_too(visitors: Visitors) -> None:
+    chat = await visitors.chat(viewport={"width": 900, "height": 500})
+    sent = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await sent.wait()
+        await route.continue_()
+
+    await chat.page.route("**/api/v1/conversations", hold)
+    await chat.ask("/say\n" + "\n\n".join(f"paragraph {number} of a long message" for number in range(60)))
+    thread = chat.page.locator(".thread")
+    await expect(chat.unsent).to_have_count(1)
+    await thread.evaluate("node => node.scrollTo(0, 0)")
+    await expect(chat.page.get_by_role("button", name="Jump to newest")).to_be_visible()
+    sent.set()
+    await chat.ended("completed")
+    assert await thread.evaluate("node => node.scrollTop") == 0
 
 
 async def test_a_long_answer_stays_smooth(visitors: Visitors, stored: Stored) -> None:

@@ -67,7 +67,7 @@ export function Thread({ state, commands, isFinding, onFound }) {
         ${!isEmpty &&
         html`
           <${MessageList}
-            key=${currentId ?? state.threadId}
+            key=${state.threadId}
             transcript=${transcript}
             path=${path}
             commands=${commands}
