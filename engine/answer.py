@@ -16,6 +16,7 @@ from engine.likelihood import Likelihood
 from engine.prefixes import Prefix
 from engine.sampler import SamplingState
 from engine.sequence import Sequence
+from engine.session import Session
 from engine.structure import Tools
 from engine.tokenizer import ChatTokenizer
 from engine.types import (
@@ -74,7 +75,9 @@ class Answer:
     last_token_at: float | None = None
     grammar: TokenGrammar | None = None
     prefix: Prefix | None = None
-    """The persona's prefix that this computes; nobody listens then."""
+    """The persona's prefix that this computes."""
+    is_groundwork: bool = False
+    """Nobody listens, and nothing of it is told or counted as an answer."""
 
     @classmethod
     def to(
@@ -104,21 +107,41 @@ class Answer:
     def building(cls, prefix: Prefix, arrival: Arrival) -> Answer:
         """One that nobody listens to: it computes a persona's prefix, or has it loaded."""
         ids = list(prefix.ids)
+        return cls._groundwork(f"prefix {prefix.name}", ids, prefix.owner, len(ids), arrival, prefix)
+
+    @classmethod
+    def opening(cls, session: Session, ids: list[int], arrival: Arrival) -> Answer:
+        """One that nobody listens to: it computes what the session's next prompt begins with."""
+        public_tokens = session.public_tokens
+        answer = cls._groundwork("opening", ids, session, public_tokens, arrival)
+        answer.sequence.page_keys = session.known_keys(ids, public_tokens)
+        return answer
+
+    @classmethod
+    def _groundwork(
+        cls,
+        name: str,
+        ids: list[int],
+        owner: Session,
+        public_tokens: int,
+        arrival: Arrival,
+        prefix: Prefix | None = None,
+    ) -> Answer:
         sequence = Sequence(
-            RequestId(f"prefix {prefix.name} {arrival.number}"),
+            RequestId(f"{name} {arrival.number}"),
             arrival.number,
             tokens=ids,
             num_prompt_tokens=len(ids),
             max_tokens=arrival.most_tokens(len(ids), 1),
-            namespace=Namespace.public(),
-            public_tokens=len(ids),
-            session=prefix.owner,
+            namespace=owner.key.namespace,
+            public_tokens=public_tokens,
+            session=owner,
             priority=Priority.BACKGROUND,
-            account=account_of(Namespace.public()),
+            account=account_of(owner.key.namespace),
             queued_at=arrival.now,
         )
         sampling, writer = arrival.made_for(sequence, SamplingParams(max_tokens=1, temperature=0.0))
-        return cls(sequence, sampling, writer, arrival.arrived_at, prefix=prefix)
+        return cls(sequence, sampling, writer, arrival.arrived_at, prefix=prefix, is_groundwork=True)
 
     def states_along(self, draft: Items[int]) -> list[SamplingState]:
         """What the next token is sampled with, and then each one behind a token of the draft."""

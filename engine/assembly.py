@@ -13,6 +13,7 @@ from engine.batch_window import BatchWindow
 from engine.config import PAGE_TOKENS, EngineConfig
 from engine.core import Engine
 from engine.errors import EngineError
+from engine.groundwork import Groundwork
 from engine.kv_cache import KVCache, KVSpec
 from engine.memory import Memory
 from engine.memory_budget import MemoryBudget
@@ -117,7 +118,8 @@ def assemble(
         on_progress("warming up")
         runner.warm_up(config.max_step_tokens, config.max_running)
     batch_window = BatchWindow(config.batch_window_ms / 1000, config.max_running, config.max_step_tokens)
-    engine = Engine(scheduler, memory, runner, tokenizer, clock, batch_window)
+    groundwork = Groundwork(scheduler, memory, tokenizer.between_ids() if config.reuse else ())
+    engine = Engine(scheduler, memory, runner, tokenizer, clock, batch_window, groundwork)
     if config.reuse and (opening := tokenizer.prefix_ids(())):
         engine.set_prefix(DEFAULT_OPENING, opening)
     logger.info(

@@ -14,18 +14,17 @@ from itertools import islice
 from engine.answer import Answer, Arrival
 from engine.batch_window import BatchWindow
 from engine.book_check import BookCheck
-from engine.errors import EngineError, FilesNotDeleted, PromptTooLong
+from engine.errors import EngineError, FilesNotDeleted
 from engine.grammar import GrammarFailed, TokenGrammar
+from engine.groundwork import Groundwork
 from engine.likelihood import Likelihood
 from engine.memory import Memory
 from engine.memory_map import MemoryStats, snapshot
 from engine.pages import PagesCorrupt
-from engine.prefixes import Prefix
 from engine.queue_positions import QueuePositions
 from engine.runner import Runner
 from engine.sampler import SamplingState
 from engine.scheduler import Scheduler
-from engine.sequence import Sequence as TokenSequence
 from engine.snapshot import EngineSnapshot
 from engine.speculation import accepted
 from engine.step_plan import EngineStalled, Scheduled, StepPlan
@@ -64,6 +63,7 @@ class Engine:
         tokenizer: ChatTokenizer,
         clock: Callable[[], float],
         batch_window: BatchWindow,
+        groundwork: Groundwork,
     ) -> None:
         self._scheduler = scheduler
         self._memory = memory
@@ -88,7 +88,7 @@ class Engine:
         self._memory_stats = MemoryStats(scheduler, memory)
         self.hold_session = memory.sessions.hold_key
         self._book_check = BookCheck(scheduler)
-        self._building: Prefix | None = None
+        self._groundwork = groundwork
         self._is_blocked = False
         """Whether all there is to do waits for the disk."""
 
@@ -104,7 +104,7 @@ class Engine:
 
     def wait_s(self) -> float | None:
         """How long nothing has to be done unless a command comes: 0 while there is work, None for ever."""
-        if self._building is None and self._memory.prefixes.next_to_build() is not None:
+        if self._groundwork.is_due:
             return 0.0
         if self._scheduler.has_work and not self._is_blocked:
             return self.gathering_s()
@@ -135,6 +135,7 @@ class Engine:
         try:
             answer = Answer.to(request, prompt_ids, self._arrival(arrived_at), dropped_turns, grammar)
             self._memory.begin_turn(answer.sequence, request)
+            self._groundwork.turn_begins(request.session_key)
             self._answers[request.request_id] = answer
             self._scheduler.add(answer.sequence)
         except Exception:
@@ -196,7 +197,8 @@ class Engine:
     def step(self) -> list[EngineEvent]:
         """Compute one step, where there is work, and return all events since the last one."""
         self._memory.tend()
-        self._build_prefix()
+        if self._groundwork.is_due and (answer := self._groundwork.begin(self._arrival(self._clock()))):
+            self._answers[answer.sequence.request_id] = answer
         if self._scheduler.has_work:
             begun = self._clock()
             try:
@@ -257,7 +259,7 @@ class Engine:
             answer = self._answers[item.sequence.request_id]
             if answer.first_scheduled_at is None:
                 answer.first_scheduled_at = now
-                if answer.prefix is None:
+                if not answer.is_groundwork:
                     self._memory.count_hits(item.sequence)
         return plan
 
@@ -311,7 +313,7 @@ class Engine:
         try:
             if token_id is None:
                 raise answer.no_token()
-            self._decoded_tokens += 1
+            self._decoded_tokens += not answer.is_groundwork
             events, reason = answer.take(token_id, likelihood, self._tokenizer.end_token_ids, now)
             for event in events:
                 self._tell(answer, event)
@@ -339,13 +341,15 @@ class Engine:
                     FailureCode.REQUEST_FAILED, "The end of this answer could not be turned into text."
                 )
         self._answers.pop(sequence.request_id)
-        if answer.prefix is not None:
-            self._end_prefix(answer.prefix, sequence, reason)
+        if answer.is_groundwork:
+            self._groundwork.end(answer, reason)
             return
         # After a failure its pages may hold anything. Text past a stop is never kept (vllm-project/vllm#5543).
         is_sound = failure is None or failure.code == FailureCode.ENGINE_STOPPED
         keep_tokens = sequence.num_prompt_tokens + answer.writer.num_shown_tokens if is_sound else None
         self._memory.end_turn(sequence, keep_tokens, answer.ttft_ms)
+        if keep_tokens is not None and reason in (FinishReason.STOP, FinishReason.LENGTH):
+            self._groundwork.turn_ended(sequence, keep_tokens)
         self._events += last_events
         logprobs = answer.writer.rest()
         self._events.append(Finished(sequence.request_id, reason, answer.usage(), token_ids, failure, logprobs))
@@ -355,30 +359,8 @@ class Engine:
         most = self._scheduler.max_sequence_tokens
         return Arrival(self._arrivals, arrived_at, self._clock(), self._tokenizer, most)
 
-    # --- personas' prefixes ------------------------------------------------------------------------------------------
-
-    def _build_prefix(self) -> None:
-        """Have the next persona's prefix computed, or loaded, as a request nobody listens to: one at a time."""
-        prefix = self._memory.prefixes.next_to_build() if self._building is None else None
-        if prefix is None:
-            return
-        answer = Answer.building(prefix, self._arrival(self._clock()))
-        try:
-            self._scheduler.add(answer.sequence)
-        except PromptTooLong as problem:
-            logger.warning("the prefix of persona %r is not kept: %s", prefix.name, problem)
-            self._memory.let_go(self._memory.prefixes.failed(prefix, is_hopeless=True))
-            return
-        self._building = prefix
-        self._answers[answer.sequence.request_id] = answer
-
-    def _end_prefix(self, prefix: Prefix, sequence: TokenSequence, reason: FinishReason) -> None:
-        self._building = None
-        is_built = reason in (FinishReason.STOP, FinishReason.LENGTH)
-        self._memory.end_prefix(prefix, sequence, is_built=is_built)
-
     def _tell(self, answer: Answer, event: EngineEvent) -> None:
-        if answer.prefix is None:
+        if not answer.is_groundwork:
             self._events.append(event)
 
     # --- failures ----------------------------------------------------------------------------------------------------

@@ -181,6 +181,21 @@ class ChatTokenizer:
             common = ids if common is None else common[: common_length(common, ids)]
         return common or []
 
+    def between_ids(self) -> list[int]:
+        """The ids between an answer and the words of the user who speaks next, where these begin as they mostly do: what begins
+        otherwise may take the last of them into a token of its own. None where the template takes no such conversation."""
+        said = [Turn(Role.USER, "?"), Turn(Role.ASSISTANT, "", token_ids=())]
+        chat: EncodedChat | None = None
+        common: list[int] | None = None
+        for text in ("a", "The", "é", "か", "7"):
+            try:
+                chat = self.encode_chat([*said, Turn(Role.USER, text)], chat)
+            except TemplateRefused:
+                return []
+            ids = chat.ids[chat.ends[chat.layout.order.index(1)] :].tolist()
+            common = ids if common is None else common[: common_length(common, ids)]
+        return common or []
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; control tokens and ids that do not exist say nothing."""
         return self._texts.text(ids)

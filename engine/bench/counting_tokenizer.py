@@ -39,6 +39,9 @@ class CountingTokenizer(ChatTokenizer):
     def prefix_ids(self, turns: Sequence[Turn]) -> list[int]:
         return []
 
+    def between_ids(self) -> list[int]:
+        return []
+
     def decode(self, ids: Sequence[int]) -> str:
         return SIGN * len(ids)
 

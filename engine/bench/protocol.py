@@ -139,8 +139,9 @@ def first_token_s(engine: TokenEngine, prompt: list[int]) -> float:
 def decode_rate(engine: TokenEngine, prompts: Sequence[list[int]], steps: int) -> float:
     """Tokens per second from the moment every sequence decodes until the first one ends."""
     size = len(prompts)
-    # The first sequences run ahead while the last are still in their prompts.
-    ahead = size * len(prompts[0]) // (STEP_TOKENS - size) + 8
+    # The first sequences run ahead while the last are still in their prompts, which the scheduler reads in steps of at least
+    # half of what one may compute.
+    ahead = 2 * size * len(prompts[0]) // (STEP_TOKENS - size) + 8
     return window_rate(engine.run(prompts, steps + 1 + ahead)[1], steps)
 
 

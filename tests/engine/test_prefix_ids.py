@@ -56,6 +56,29 @@ def test_without_a_system_prompt_it_is_what_the_template_says_by_itself() -> Non
     assert tokenizer.encode_turns([Turn(Role.USER, "hello")])[: len(prefix)] == prefix
 
 
+@pytest.mark.parametrize("family", TEXT_FAMILIES)
+@given(first=words, answer=st.lists(st.integers(5, 40), max_size=6).map(tuple), more=words, is_usual=st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_what_stands_between_an_answer_and_the_next_words_is_known_before_they_come(
+    family: str, first: str, answer: tuple[int, ...], more: str, is_usual: bool
+) -> None:
+    tokenizer = tokenizer_of(family)
+    between = tokenizer.between_ids()
+    asked = tokenizer.encode_turns([Turn(Role.USER, first)])
+    said = f"How {more}" if is_usual else more
+    path = [Turn(Role.USER, first), Turn(Role.ASSISTANT, "said", answer), Turn(Role.USER, said)]
+    # Where somebody begins with spaces or newlines, these may stand in one token with the template's last.
+    begun = [*asked, *answer, *between[: len(between) - (not is_usual)]]
+    assert tokenizer.encode_turns(path)[: len(begun)] == begun
+
+
+@pytest.mark.model
+def test_of_the_bundled_vocabulary_it_is_the_end_of_the_answer_and_the_role(bundled_model: LoadedModel) -> None:
+    tokenizer = bundled_model.tokenizer
+    names = b"".join(map(tokenizer.name_of, tokenizer.between_ids())).decode()
+    assert names == "<|im_end|>\n<|im_start|>user\n"
+
+
 @pytest.mark.model
 @given(
     system=st.sampled_from(["Be brief.", "Be brief.\n", "List what you know:\n\n", "So:  ", "日本語", "1, 2, 3"]),

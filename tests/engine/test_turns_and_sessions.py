@@ -159,3 +159,91 @@ def test_idle_sessions_of_five_times_the_memory_hold_up_nobody(checked: CheckedE
     assert not checked.live, "as many steps as in an empty engine"
     for chat in chats:
         say(checked, chat, [7])
+
+
+# --- what is computed before anybody asks ----------------------------------------------------------------------------
+
+BETWEEN = [3, 5, 8]
+
+
+@pytest.fixture
+def opening() -> Iterator[CheckedEngine]:
+    """An engine whose template puts `BETWEEN` before what a user says after an answer."""
+    small = SmallEngine(
+        device_pages=DEVICE_PAGES,
+        host_pages=40,
+        disk_bytes=1 << 17,
+        prefix_pages=6,
+        context_tokens=240,
+        between_ids=BETWEEN,
+    )
+    checked = CheckedEngine(small)
+    yield checked
+    checked.end()
+    small.close()
+
+
+def idle(checked: CheckedEngine) -> int:
+    """Steps as the thread takes them while nobody asks; how many it took."""
+    steps = 0
+    while checked.small.engine.wait_s() == 0.0:
+        checked.step()
+        steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_an_idle_engine_opens_the_next_turn(opening: CheckedEngine, length: int) -> None:
+    chat = opening.new_chat(ANNA, None)
+    say(opening, chat, HISTORY, length)
+    path = chat.paths[-1]
+    assert idle(opening) == 1
+    assert opening.small.engine.wait_s() != 0.0, "once is enough"
+    # What comes is as after a turn: its sampled token is nobody's, and all that its user says is computed.
+    assert say(opening, chat, [*BETWEEN, 200, 201]) == len(path) + len(BETWEEN)
+
+
+def test_a_turn_that_goes_on_otherwise_is_as_if_nothing_had_been_opened(opening: CheckedEngine) -> None:
+    chat = opening.new_chat(ANNA, None)
+    say(opening, chat, HISTORY)
+    path = chat.paths[-1]
+    idle(opening)
+    assert say(opening, chat, [BETWEEN[0], 99]) == len(path) + 1
+    chat.paths.append(path)
+    assert say(opening, chat, [98]) == len(path)
+
+
+def test_whoever_asks_goes_first(opening: CheckedEngine) -> None:
+    """Nothing is opened beside an answer, and a turn that comes first makes it needless."""
+    chat, other = opening.new_chat(ANNA, None), opening.new_chat(ANNA, None)
+    opening.ask(ANNA, other, HISTORY[40:60], 30, Priority.INTERACTIVE)
+    opening.ask(ANNA, chat, HISTORY[:20], 1, Priority.INTERACTIVE)
+    while len(opening.live) == 2:
+        opening.step()
+    computed = set(opening.small.computed)
+    opening.step()
+    assert set(opening.small.computed) == computed, "the other answer runs"
+    assert say(opening, chat, [*BETWEEN, 7]) < len(chat.paths[0]) + len(BETWEEN)
+
+
+@pytest.mark.parametrize("end", ["session", "user", "evicted", "cancelled"])
+def test_nothing_is_opened_for_a_session_that_has_gone(opening: CheckedEngine, end: str) -> None:
+    chat = opening.new_chat(ANNA, None)
+    if end == "cancelled":
+        opening.ask(ANNA, chat, HISTORY, 30, Priority.INTERACTIVE)
+        for _ in range(6):
+            opening.step()
+        opening.cancel(*opening.live.values())
+    else:
+        say(opening, chat, HISTORY)
+    match end:
+        case "session":
+            opening.delete_chat(chat)
+        case "user":
+            opening.delete_user(ANNA)
+        case "evicted":
+            opening.put_away(chat, SessionState.DISK)
+    computed = set(opening.small.computed)
+    opening.step()
+    assert set(opening.small.computed) == computed
+    assert opening.small.engine.wait_s() != 0.0

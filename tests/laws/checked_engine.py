@@ -302,6 +302,9 @@ class CheckedEngine:
             assert list(event.token_ids) == shown[: len(event.token_ids)]
             assert "".join(live.text) == self.tokenizer.decode(event.token_ids), "L3: deltas and ids differ"
         if event.reason in (FinishReason.STOP, FinishReason.LENGTH):
+            if live.chat is not None:
+                # The engine may have opened the next turn by itself.
+                live.said.tokens = [*live.prompt, *shown, *self.small.between_ids]
             assert live.output == live.expected, "L2: the answer is not whole"
             if not live.sequence.num_preemptions:
                 places = self.small.computed.pop(event.request_id)

@@ -66,6 +66,7 @@ class Operations(RuleBasedStateMachine):
         max_step_tokens=st.sampled_from([5, 32, 32]),
         batch_window_ms=st.sampled_from([0, 20]),
         speculation_tokens=st.sampled_from([0, 0, 2, 6]),
+        between=st.sampled_from(["", *MESSAGES]),
     )
     def start(
         self,
@@ -75,6 +76,7 @@ class Operations(RuleBasedStateMachine):
         max_step_tokens: int,
         batch_window_ms: int,
         speculation_tokens: int,
+        between: str,
     ) -> None:
         self.small = SmallEngine(
             device_pages=device_pages,
@@ -85,6 +87,7 @@ class Operations(RuleBasedStateMachine):
             max_step_tokens=max_step_tokens,
             batch_window_ms=batch_window_ms,
             speculation_tokens=speculation_tokens,
+            between_ids=MESSAGES.get(between, [])[:7],
         )
         self.checked = CheckedEngine(self.small)
         self.hanging_for = 0

@@ -37,7 +37,7 @@ def quiet() -> Iterator[None]:
 def run(examples: int = 300) -> None:
     """Always the same operations; they stop at the first law that is broken, which takes a few hundred to a few thousand."""
 
-    @seed(1)
+    @seed(3)
     class Few(Operations):
         pass
 

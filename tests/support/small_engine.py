@@ -73,6 +73,7 @@ class SmallEngine:
         max_step_tokens: int = 32,
         batch_window_ms: int = 0,
         speculation_tokens: int = 0,
+        between_ids: Sequence[int] = (),
     ) -> None:
         # In memory where that is possible: what is tested is the order of things, and not how long a sync takes.
         # Names of files and the secret are the same in every run, so that a run can be repeated.
@@ -87,6 +88,7 @@ class SmallEngine:
         """How often each place was run through the model, for each request; as a part of a draft that counts as nothing, but it
         is there."""
         self.context_tokens = context_tokens
+        self.between_ids = between_ids
         self.config = EngineConfig(
             Path("tiny"),
             "tiny",
@@ -105,7 +107,9 @@ class SmallEngine:
 
     def start(self) -> None:
         self.decoder = FaultyDecoder()
-        loaded = LoadedModel(self.decoder, TinyTokenizer(), tiny_info(self.context_tokens), SPEC)
+        loaded = LoadedModel(
+            self.decoder, TinyTokenizer(between_ids=self.between_ids), tiny_info(self.context_tokens), SPEC
+        )
         with (
             patch("engine.assembly.Transfers", SteppedTransfers),
             patch("engine.assembly.read_or_make_secret", lambda folder: b"secret"),

@@ -56,12 +56,20 @@ class TinyDetokenizer:
 
 class TinyTokenizer:
     def __init__(
-        self, end_token_ids: frozenset[int] = frozenset({END}), tool_dialect: ToolDialect | None = None
+        self,
+        end_token_ids: frozenset[int] = frozenset({END}),
+        tool_dialect: ToolDialect | None = None,
+        between_ids: Sequence[int] = (),
     ) -> None:
         self.end_token_ids = end_token_ids
         self.tool_dialect = tool_dialect
         self.tool_mark_ids: Mapping[str, int] = {}
         self.vocabulary_size = VOCABULARY
+        # None by default, so that an engine in a test does nothing that the test has not asked for.
+        self._between_ids = list(between_ids)
+
+    def between_ids(self) -> list[int]:
+        return self._between_ids
 
     def encode_turns(self, turns: Sequence[Turn]) -> list[int]:
         ids: list[int] = []
