@@ -4,6 +4,7 @@ import { render } from "../../vendor/preact/preact.js";
 import { Api } from "../api.js";
 import { Preferring } from "../components/language.js";
 import { html } from "../html.js";
+import { PageSession } from "../page_session.js";
 import { Preferences } from "../preferences.js";
 import { Store } from "../store.js";
 import { AdminApi } from "./api.js";
@@ -11,8 +12,7 @@ import { AdminView } from "./components/admin_view.js";
 import { History } from "./history.js";
 import { LiveStats } from "./live.js";
 import { sectionIn } from "./route.js";
-import { AdminSession } from "./session.js";
-import { initialState } from "./state.js";
+import { INITIAL_LIVE, initialState } from "./state.js";
 
 const HIDDEN_PAGE_MS = 250;
 
@@ -40,7 +40,14 @@ const live = new LiveStats({
   onLiveness: (liveness) => store.state.liveness !== liveness && store.set({ liveness }),
   onRefused: () => void session.check(),
 });
-const session = new AdminSession(api, store, live, { ...timers, tellTabs: (message) => tabs.postMessage(message) });
+const session = new PageSession(api, store, {
+  ...timers,
+  isFor: (user) => user.role === "admin",
+  blank: { ...INITIAL_LIVE, notice: null },
+  begin: () => live.start(),
+  end: () => live.stop(),
+  tellTabs: (message) => tabs.postMessage(message),
+});
 
 addEventListener("hashchange", () => store.set({ section: sectionIn(location.hash) }));
 addEventListener("online", () => live.awaken());

@@ -12,9 +12,9 @@ import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../html.js";
 import * as texts from "../texts/sign_in.js";
 import { ChatPage } from "./chat_page.js";
-import { Mark } from "./icon.js";
 import { useTexts } from "./language.js";
 import { SignIn } from "./sign_in.js";
+import { Unreachable } from "./unreachable.js";
 
 /** @param {{store: Store<State>, session: Session, commands: Commands, preferences: Preferences}} props */
 export function AppView({ store, session, commands, preferences }) {
@@ -32,18 +32,4 @@ export function AppView({ store, session, commands, preferences }) {
     case "signed_in":
       return html`<${ChatPage} state=${state} session=${session} commands=${commands} preferences=${preferences} />`;
   }
-}
-
-/** @param {{onRetry: () => void}} props */
-function Unreachable({ onRetry }) {
-  const { t } = useTexts(texts);
-  return html`
-    <main class="sign-in">
-      <div class="sign-in-form">
-        <div class="sign-in-head"><${Mark} /><h1>${t("unreachableTitle")}</h1></div>
-        <p>${t("unreachableText")}</p>
-        <button type="button" class="button button-primary" onClick=${onRetry}>${t("tryNow")}</button>
-      </div>
-    </main>
-  `;
 }

@@ -12,7 +12,7 @@ import * as texts from "../texts/sign_in.js";
 import { Mark } from "./icon.js";
 import { useTexts } from "./language.js";
 
-/** @param {{session: Session, notice: Saying | null}} props */
+/** @param {{session: Pick<Session, "waysIn" | "signIn" | "signUp">, notice: Saying | null}} props */
 export function SignIn({ session, notice }) {
   const { t, say } = useTexts(texts);
   const [problem, setProblem] = useState(/** @type {Saying | null} */ (null));

@@ -5,14 +5,14 @@ import { Api } from "../api.js";
 import { Preferring } from "../components/language.js";
 import { html } from "../html.js";
 import { newId } from "../ids.js";
+import { PageSession } from "../page_session.js";
 import { Preferences } from "../preferences.js";
 import { Store } from "../store.js";
 import { InboxView } from "./components/inbox_view.js";
 import { Desk } from "./desk.js";
 import { DeskApi } from "./desk_api.js";
 import { InboxFeed } from "./feed.js";
-import { DeskSession } from "./session.js";
-import { initialState } from "./state.js";
+import { NOTHING_YET, initialState } from "./state.js";
 
 const HIDDEN_PAGE_MS = 250;
 const TICK_MS = 5000;
@@ -45,8 +45,10 @@ const feed = new InboxFeed({
     void session.check();
   },
 });
-const session = new DeskSession(api, store, {
+const session = new PageSession(api, store, {
   ...timers,
+  isFor: (user) => user.role === "agent" || user.role === "admin",
+  blank: NOTHING_YET,
   begin: () => {
     feed.start();
     desk.open(idInAddress());

@@ -2,10 +2,10 @@
  * The whole dashboard: sign-in, a friendly no for those who do not administer, or the sections beside the one that is shown.
  *
  * @import { Preferences } from "../../preferences.js"
+ * @import { PageSession } from "../../page_session.js"
  * @import { Store } from "../../store.js"
  * @import { AdminApi } from "../api.js"
  * @import { History } from "../history.js"
- * @import { AdminSession } from "../session.js"
  * @import { AdminState } from "../state.js"
  */
 
@@ -13,9 +13,9 @@ import { useEffect, useMemo, useState } from "../../../vendor/preact/hooks.js";
 import { Icon, Mark } from "../../components/icon.js";
 import { useTexts } from "../../components/language.js";
 import { SignIn } from "../../components/sign_in.js";
+import { Unreachable } from "../../components/unreachable.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/admin.js";
-import * as signInTexts from "../../texts/sign_in.js";
 import { timeOfDay } from "../format.js";
 import { SECTIONS, hashOf } from "../route.js";
 import { AuditView } from "./audit_view.js";
@@ -34,7 +34,7 @@ import { WidgetsView } from "./widgets_view.js";
 
 const NOTICE_MS = 8000;
 
-/** @param {{store: Store<AdminState>, session: AdminSession, api: AdminApi, history: History, preferences: Preferences}} props */
+/** @param {{store: Store<AdminState>, session: PageSession<AdminState>, api: AdminApi, history: History, preferences: Preferences}} props */
 export function AdminView({ store, session, api, history }) {
   const [, redraw] = useState(0);
   useEffect(() => store.subscribe(() => redraw((count) => count + 1)), [store]);
@@ -51,22 +51,8 @@ export function AdminView({ store, session, api, history }) {
     case "forbidden":
       return html`<${ForOthers} username=${state.user?.username ?? ""} onSignOut=${() => session.signOut()} />`;
     case "signed_in":
-      return html`<${DeskContext.Provider} value=${desk}><${Dashboard} state=${state} session=${session} /><//>`;
+      return html`<${DeskContext.Provider} value=${desk}><${Dashboard} store=${store} session=${session} /><//>`;
   }
-}
-
-/** @param {{onRetry: () => void}} props */
-function Unreachable({ onRetry }) {
-  const { t } = useTexts(signInTexts);
-  return html`
-    <main class="sign-in">
-      <div class="sign-in-form">
-        <div class="sign-in-head"><${Mark} /><h1>${t("unreachableTitle")}</h1></div>
-        <p>${t("unreachableText")}</p>
-        <button type="button" class="button button-primary" onClick=${onRetry}>${t("tryNow")}</button>
-      </div>
-    </main>
-  `;
 }
 
 /** @param {{username: string, onSignOut: () => void}} props */
@@ -85,8 +71,9 @@ function ForOthers({ username, onSignOut }) {
   `;
 }
 
-/** @param {{state: AdminState, session: AdminSession}} props */
-function Dashboard({ state, session }) {
+/** @param {{store: Store<AdminState>, session: PageSession<AdminState>}} props */
+function Dashboard({ store, session }) {
+  const { state } = store;
   const { t, say } = useTexts(texts);
   const title = t(`section.${state.section}`);
   useEffect(() => {
@@ -97,6 +84,10 @@ function Dashboard({ state, session }) {
   const skip = (/** @type {Event} */ event) => {
     event.preventDefault();
     document.getElementById("content")?.focus();
+  };
+  const signOut = async () => {
+    const problem = await session.signOut();
+    if (problem !== null) store.set({ notice: problem });
   };
   return html`
     <div class="admin">
@@ -114,7 +105,7 @@ function Dashboard({ state, session }) {
           <a href="/">${t("toChat")}</a>
           <a href="/inbox">${t("toInbox")}</a>
           <span class="account-name" dir="auto">${state.user?.username ?? ""}</span>
-          <button type="button" class="icon-button" aria-label=${t("signOut")} title=${t("signOut")} onClick=${() => void session.signOut()}><${Icon} name="leave" /></button>
+          <button type="button" class="icon-button" aria-label=${t("signOut")} title=${t("signOut")} onClick=${signOut}><${Icon} name="leave" /></button>
         </div>
       </header>
       <main class="admin-main" id="content" tabindex="-1">

@@ -2,11 +2,11 @@
  * What every section of the dashboard works with, handed down once, and the two things all of them do: read a list page by page,
  * and carry something out and say how it went.
  *
+ * @import { PageSession } from "../../page_session.js"
  * @import { Store } from "../../store.js"
  * @import { Saying } from "../../texts.js"
  * @import { AdminApi } from "../api.js"
  * @import { History } from "../history.js"
- * @import { AdminSession } from "../session.js"
  * @import { AdminState } from "../state.js"
  */
 
@@ -14,7 +14,7 @@ import { useContext, useEffect, useRef, useState } from "../../../vendor/preact/
 import { createContext } from "../../../vendor/preact/preact.js";
 import { messageOf } from "../../api.js";
 
-/** @typedef {{api: AdminApi, store: Store<AdminState>, history: History, session: AdminSession}} Desk */
+/** @typedef {{api: AdminApi, store: Store<AdminState>, history: History, session: PageSession<AdminState>}} Desk */
 
 export const DeskContext = createContext(/** @type {Desk} */ (/** @type {unknown} */ (null)));
 

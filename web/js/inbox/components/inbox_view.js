@@ -1,9 +1,9 @@
 /**
  * The whole inbox: sign-in, a friendly no for those who do not answer people, or the lists beside the conversation that is open.
  *
+ * @import { PageSession } from "../../page_session.js"
  * @import { Store } from "../../store.js"
  * @import { Desk } from "../desk.js"
- * @import { DeskSession } from "../session.js"
  * @import { DeskState } from "../state.js"
  */
 
@@ -11,15 +11,15 @@ import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { Icon, Mark } from "../../components/icon.js";
 import { useTexts } from "../../components/language.js";
 import { SignIn } from "../../components/sign_in.js";
+import { Unreachable } from "../../components/unreachable.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/inbox.js";
-import * as signInTexts from "../../texts/sign_in.js";
 import { CannedDialog } from "./canned_dialog.js";
 import { CaseView } from "./case_view.js";
 import { Queue } from "./queue.js";
 import { Toasts } from "./toasts.js";
 
-/** @param {{store: Store<DeskState>, session: DeskSession, desk: Desk}} props */
+/** @param {{store: Store<DeskState>, session: PageSession<DeskState>, desk: Desk}} props */
 export function InboxView({ store, session, desk }) {
   const [, redraw] = useState(0);
   useEffect(() => store.subscribe(() => redraw((count) => count + 1)), [store]);
@@ -42,20 +42,6 @@ export function InboxView({ store, session, desk }) {
   }
 }
 
-/** @param {{onRetry: () => void}} props */
-function Unreachable({ onRetry }) {
-  const { t } = useTexts(signInTexts);
-  return html`
-    <main class="sign-in">
-      <div class="sign-in-form">
-        <div class="sign-in-head"><${Mark} /><h1>${t("unreachableTitle")}</h1></div>
-        <p>${t("unreachableText")}</p>
-        <button type="button" class="button button-primary" onClick=${onRetry}>${t("tryNow")}</button>
-      </div>
-    </main>
-  `;
-}
-
 /** @param {{username: string, onSignOut: () => void}} props */
 function ForOthers({ username, onSignOut }) {
   const { t } = useTexts(texts);
@@ -71,7 +57,7 @@ function ForOthers({ username, onSignOut }) {
   `;
 }
 
-/** @param {{state: DeskState, session: DeskSession, desk: Desk}} props */
+/** @param {{state: DeskState, session: PageSession<DeskState>, desk: Desk}} props */
 function Rooms({ state, session, desk }) {
   const { t } = useTexts(texts);
   const skip = (/** @type {Event} */ event) => {

@@ -1,34 +1,43 @@
 /**
- * Who is signed in on the dashboard, and whether they may see it. Signing in is the chat's own; what begins with it is the stream
- * of numbers.
+ * Who is signed in on a page that is only for some: the dashboard and the inbox. Signing in is the chat's own; what begins and
+ * ends with it is the page's.
  *
- * @import { Api } from "../api.js"
- * @import { Store } from "../store.js"
- * @import { Saying } from "../texts.js"
- * @import { User, WaysIn } from "../wire.d.ts"
- * @import { LiveStats } from "./live.js"
- * @import { AdminState } from "./state.js"
+ * @import { Api } from "./api.js"
+ * @import { Store } from "./store.js"
+ * @import { Saying } from "./texts.js"
+ * @import { User, WaysIn } from "./wire.d.ts"
  */
 
-import { Refusal, messageOf } from "../api.js";
-import { backoffMs } from "../backoff.js";
-import { INITIAL_LIVE } from "./state.js";
+import { Refusal, messageOf } from "./api.js";
+import { backoffMs } from "./backoff.js";
 
-export class AdminSession {
+/**
+ * What a page's state says of who is there.
+ *
+ * @typedef {object} Presence
+ * @property {"starting" | "unreachable" | "signed_out" | "forbidden" | "signed_in"} phase
+ * @property {Saying | null} signInNotice
+ * @property {User | null} user
+ */
+
+/** @template {Presence} State */
+export class PageSession {
   /**
    * @param {Api} api
-   * @param {Store<AdminState>} store
-   * @param {LiveStats} live
+   * @param {Store<State>} store
    * @param {object} outside
+   * @param {(user: User) => boolean} outside.isFor whether the page is for this person
+   * @param {Readonly<Partial<State>>} outside.blank what the state begins with, whoever comes
+   * @param {() => void} outside.begin somebody whom the page is for is signed in
+   * @param {() => void} outside.end nobody is any more
    * @param {(message: string) => void} outside.tellTabs
    * @param {(callback: () => void, ms: number) => number} outside.setTimer
    * @param {(timer: number | undefined) => void} outside.clearTimer
    * @param {() => number} outside.random
    */
-  constructor(api, store, live, outside) {
+  constructor(api, store, outside) {
     this.api = api;
     this.store = store;
-    this.live = live;
     this.outside = outside;
     this.failures = 0;
     /** @type {number | undefined} */
@@ -41,11 +50,11 @@ export class AdminSession {
       this.begin(await this.api.me());
     } catch (problem) {
       if (problem instanceof Refusal && problem.status === 401) {
-        this.store.set({ phase: "signed_out", signInNotice: null });
+        this.show({ phase: "signed_out", signInNotice: null });
         return;
       }
       this.failures += 1;
-      this.store.set({ phase: "unreachable" });
+      this.show({ phase: "unreachable" });
       this.timer = this.outside.setTimer(() => void this.start(), backoffMs(this.failures, this.outside.random));
     }
   }
@@ -84,17 +93,16 @@ export class AdminSession {
     }
   }
 
+  /** @returns {Promise<Saying | null>} what went wrong */
   async signOut() {
     try {
       await this.api.signOut();
     } catch (problem) {
-      if (!(problem instanceof Refusal && problem.status === 401)) {
-        this.store.set({ notice: messageOf(problem) });
-        return;
-      }
+      if (!(problem instanceof Refusal && problem.status === 401)) return messageOf(problem);
     }
     this.end(null);
     this.outside.tellTabs("signed-out");
+    return null;
   }
 
   /** Asks whether the sign-in still holds, and the role, after a sign that one of them may not. */
@@ -111,16 +119,21 @@ export class AdminSession {
   /** @param {Saying | null} notice */
   end(notice) {
     if (this.store.state.phase === "signed_out") return;
-    this.live.stop();
-    this.store.set({ ...INITIAL_LIVE, phase: "signed_out", signInNotice: notice, user: null, notice: null });
+    this.outside.end();
+    this.show({ ...this.outside.blank, phase: "signed_out", signInNotice: notice, user: null });
   }
 
   /** @param {User} user */
   begin(user) {
     this.failures = 0;
-    const isAdmin = user.role === "admin";
-    this.store.set({ ...INITIAL_LIVE, phase: isAdmin ? "signed_in" : "forbidden", signInNotice: null, user });
-    if (isAdmin) this.live.start();
-    else this.live.stop();
+    const isFor = this.outside.isFor(user);
+    this.outside.end();
+    this.show({ ...this.outside.blank, phase: isFor ? "signed_in" : "forbidden", signInNotice: null, user });
+    if (isFor) this.outside.begin();
+  }
+
+  /** @param {Partial<Presence>} patch */
+  show(patch) {
+    this.store.set(/** @type {Partial<State>} */ (patch));
   }
 }
