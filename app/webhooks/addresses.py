@@ -1,6 +1,7 @@
 """Which addresses webhooks may go to: those of the internet, and of networks that the settings name. Pure.
 
-An address inside an IPv6 one (mapped, 6to4, Teredo, NAT64) counts as itself: it is where the packets go.
+An address inside an IPv6 one (mapped, 6to4, Teredo, NAT64) counts as itself: it is where the packets go. Forms of that kind that
+nobody routes on the internet (compatible, translated) have to be allowed as well as what is in them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-COMPATIBLE = IPv6Network("::/96")
-"""IPv4 inside IPv6 as nobody writes it any more, and some systems still follow."""
+GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""Outside of it nothing of IPv6 is on the internet."""
 
-SITE_LOCAL = IPv6Network("fec0::/10")
+DOCUMENTATION = IPv6Network("3fff::/20")
+"""RFC 9637, younger than Python's own table."""
+
+NAT64 = IPv6Network("64:ff9b::/96")
+COMPATIBLE = IPv6Network("::/96")
+TRANSLATED = IPv6Network("::ffff:0:0:0/96")
+"""IPv4 inside IPv6 as nobody writes it any more (RFC 4291, RFC 2765), and some systems still follow."""
 
 
 class AddressRules:
@@ -39,7 +45,7 @@ class AddressRules:
     def _allows(self, address: Address) -> bool:
         if any(address in network for network in self._allowed):
             return True
-        if isinstance(address, IPv6Address) and (address in SITE_LOCAL or address in NAT64[1]):
+        if isinstance(address, IPv6Address) and (address not in GLOBAL_UNICAST or address in DOCUMENTATION):
             return False
         return address.is_global and not address.is_multicast
 
@@ -49,12 +55,14 @@ def _meant(address: Address) -> Iterator[Address]:
     if isinstance(address, IPv4Address):
         yield address
         return
-    inner = address.ipv4_mapped or address.sixtofour
-    if inner is None and (address in NAT64[0] or (address in COMPATIBLE and int(address) > 1)):
-        inner = IPv4Address(int(address) & 0xFFFFFFFF)
+    last = IPv4Address(int(address) & 0xFFFFFFFF)
     if address.teredo is not None:
         yield from address.teredo
-    elif inner is not None:
+    elif address in NAT64:
+        yield last
+    elif (inner := address.ipv4_mapped or address.sixtofour) is not None:
         yield inner
     else:
         yield address
+        if address in TRANSLATED or (address in COMPATIBLE and int(address) > 1):
+            yield last

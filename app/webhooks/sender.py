@@ -130,9 +130,7 @@ class WebhookSender:
         self._wake.set()
 
     async def _attempt(self, claimed: Claimed) -> None:
-        timestamp_s = int(self._now().timestamp())
-        headers = signed_headers(claimed.event_id, timestamp_s, claimed.payload, claimed.secrets)
-        attempted = await self._post(claimed.url, headers, claimed.payload)
+        attempted = await self._posted(claimed)
         while True:
             try:
                 await self._keep(claimed, attempted)
@@ -143,6 +141,17 @@ class WebhookSender:
             except Exception:
                 logger.exception("delivery_not_kept", delivery_id=claimed.delivery_id)
                 return
+
+    async def _posted(self, claimed: Claimed) -> Attempted:
+        """Whatever goes wrong on the way is a failure like others: it is written down, and tried again in its time."""
+        try:
+            timestamp_s = int(self._now().timestamp())
+            headers = signed_headers(claimed.event_id, timestamp_s, claimed.payload, claimed.secrets)
+            return await self._post(claimed.url, headers, claimed.payload)
+        except Exception as problem:
+            logger.exception("webhook_attempt_failed", delivery_id=claimed.delivery_id)
+            # What it says may be about a secret: whoever looks into deliveries gets its kind.
+            return Attempted(error=f"an unexpected {type(problem).__name__}, see the server's log")
 
     async def _keep(self, claimed: Claimed, attempted: Attempted) -> None:
         """Write down what came of an attempt."""

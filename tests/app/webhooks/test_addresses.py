@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network
 
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis.strategies import ip_addresses as addresses
+from hypothesis.strategies import one_of
 from litestar.types import Receive, Scope, Send
 
 from app.errors import InvalidInput
@@ -34,6 +38,13 @@ INSIDE = [
     "::127.0.0.1",
     "64:ff9b::10.0.0.1",
     "64:ff9b:1::1",
+    "::ffff:0:127.0.0.1",
+    "::ffff:0:8.8.8.8",
+    "::8.8.8.8",
+    "1fff::1",
+    "4000::1",
+    "5f00::1",
+    "3fff::1",
     "2002:7f00:1::",
     "2001:0:4136:e378:8000:63bf:3fff:fdd2",
     "fe80::1%eth0",
@@ -52,6 +63,48 @@ def test_an_address_inside_is_not_gone_to(address: str) -> None:
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"])
 def test_an_address_of_the_internet_is(address: str) -> None:
     assert AddressRules("").allows(address)
+
+
+def embeddings(inner: IPv4Address) -> dict[str, IPv6Address]:
+    """Every form in which an IPv6 address means this one."""
+    number = int(inner)
+    return {
+        "compatible": IPv6Address(number),
+        "mapped": IPv6Address((0xFFFF << 32) | number),
+        "translated": IPv6Address((0xFFFF << 48) | number),
+        "NAT64": IPv6Address((0x64FF9B << 96) | number),
+        "6to4": IPv6Address((0x2002 << 112) | (number << 80) | 1),
+        "Teredo client": IPv6Address((0x20010000 << 96) | (0x08080808 << 64) | (number ^ 0xFFFFFFFF)),
+        "Teredo server": IPv6Address((0x20010000 << 96) | (number << 64) | (0x08080808 ^ 0xFFFFFFFF)),
+    }
+
+
+@given(addresses(v=4))
+def test_an_address_inside_is_not_gone_to_in_whatever_it_is_wrapped(inner: IPv4Address) -> None:
+    rules = AddressRules("")
+    assert rules.allows(str(inner)) == (inner.is_global and not inner.is_multicast)
+    for form, address in embeddings(inner).items():
+        on_the_internet = form not in ("compatible", "translated") and rules.allows(str(inner))
+        assert rules.allows(str(address)) == on_the_internet, f"{address} ({form})"
+
+
+@given(
+    one_of(
+        addresses(v=6),
+        *[addresses(network=each) for each in ("::/32", "64:ff9b::/32", "fc00::/6", "2000::/3", "2001::/23")],
+    )
+)
+def test_of_ipv6_only_global_unicast_is_gone_to(address: IPv6Address) -> None:
+    if AddressRules("").allows(str(address)):
+        is_wrapped = address.ipv4_mapped is not None or address in IPv6Network("64:ff9b::/96")
+        assert is_wrapped or address in IPv6Network("2000::/3")
+        assert is_wrapped or address.is_global or address.teredo is not None
+
+
+def test_a_form_that_nobody_routes_is_gone_to_where_it_and_what_is_in_it_are_allowed() -> None:
+    assert AddressRules("10.0.0.0/8, ::ffff:0:0:0/96").allows("::ffff:0:10.1.2.3")
+    for allowed in ("10.0.0.0/8", "::ffff:0:0:0/96"):
+        assert not AddressRules(allowed).allows("::ffff:0:10.1.2.3")
 
 
 def test_a_network_may_be_allowed_and_no_other_is_with_it() -> None:

@@ -76,6 +76,27 @@ async def test_after_six_tries_it_is_dead_and_can_be_replayed(
     assert await webhooks.deliveries(hook.id) == [("delivered", 1)]
 
 
+async def test_an_attempt_that_goes_wrong_in_a_way_nobody_thought_of_is_a_failed_one(
+    webhooks: Webhooks, endpoints: Endpoints
+) -> None:
+    def breaks(url: str, attempt: int) -> Attempted:
+        if attempt <= 2:
+            raise KeyError("secret")
+        return TAKEN
+
+    hook = await webhooks.endpoint()
+    endpoints.answer = breaks
+    await webhooks.happens(1)
+    await webhooks.send()
+    assert await webhooks.deliveries(hook.id) == [("pending", 1)]
+    (pending,) = (await webhooks.service.deliveries(hook.id, status=None, limit=9, cursor=None)).items
+    assert pending.last_error == "an unexpected KeyError, see the server's log"
+    for pause_s in (5, 300):
+        webhooks.clock.advance(pause_s)
+        await webhooks.send()
+    assert await webhooks.deliveries(hook.id) == [("delivered", 3)]
+
+
 async def test_an_endpoint_that_asks_for_time_gets_it(webhooks: Webhooks, endpoints: Endpoints) -> None:
     hook = await webhooks.endpoint()
     endpoints.answer = lambda url, attempt: Attempted(429, retry_after_s=100) if attempt == 1 else TAKEN
