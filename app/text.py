@@ -13,6 +13,15 @@ STORABLE_PATTERN = r"^[^\x00]*$"
 """For the schemas. Half surrogates need no part in it: the JSON decoder refuses them before."""
 
 
+def is_storable(text: str) -> bool:
+    """Whether both databases take it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
 def require_storable(text: str, name: str) -> str:
     """The same text. Raises InvalidInput when it holds a NUL character or half a surrogate pair."""
     if "\x00" in text:

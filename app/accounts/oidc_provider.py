@@ -21,6 +21,7 @@ from joserfc.jwt import JWTClaimsRegistry
 from app.accounts.oidc import OidcFailed, OidcPerson
 from app.clock import Monotonic, Now
 from app.settings import Settings
+from app.text import is_storable
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 """Signatures with a key pair only: with a shared secret, whoever knows the client's could sign in as anybody."""
@@ -77,7 +78,7 @@ class OidcProvider:
                     claims = {**more, **claims}
         except (OAuthError, httpx2.HTTPError, ValueError) as problem:
             raise OidcFailed(f"the code was not taken: {type(problem).__name__}") from problem
-        if not 0 < len(claims["sub"]) <= SUBJECT_MAX_CHARS or "\x00" in claims["sub"]:
+        if not 0 < len(claims["sub"]) <= SUBJECT_MAX_CHARS or not is_storable(claims["sub"]):
             raise OidcFailed(f"expected a subject of 1 to {SUBJECT_MAX_CHARS} characters")
         return OidcPerson(metadata["issuer"], claims["sub"], claims)
 

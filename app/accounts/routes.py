@@ -21,6 +21,7 @@ from app.accounts.schemas import (
 )
 from app.accounts.service import AccountService, SignIn
 from app.accounts.sign_ins import SignInService
+from app.client_network import client_network
 from app.errors import InvalidInput
 from app.json_request import JsonRequest
 from app.pagination import LIMIT_DEFAULT, CursorText, Limit
@@ -52,7 +53,7 @@ async def log_in(
     if len(data.password.encode()) > PASSWORD_MAX_BYTES:
         raise InvalidInput(f"a password has at most {PASSWORD_MAX_BYTES} bytes")
     return _signed_in(
-        await accounts.log_in(data.username, data.password, _address(request), _browser(request)), settings
+        await accounts.log_in(data.username, data.password, client_network(request), _browser(request)), settings
     )
 
 
@@ -75,7 +76,7 @@ async def sign_up(
     """Where `KVASIR_SIGNUP` is `open`: an account of role `user`, signed in as by `auth/login`. Elsewhere 403."""
     _refuse_foreign_page(request, authenticator)
     return _signed_in(
-        await accounts.sign_up(data.username, data.password, _address(request), _browser(request)), settings
+        await accounts.sign_up(data.username, data.password, client_network(request), _browser(request)), settings
     )
 
 
@@ -99,7 +100,7 @@ async def change_password(
     accounts: NamedDependency[AccountService],
 ) -> None:
     """Ends every other sign-in of the account and closes its sockets; API keys hold on. Not with an API key."""
-    await accounts.change_password(caller, data.current_password, data.new_password, _address(request))
+    await accounts.change_password(caller, data.current_password, data.new_password, client_network(request))
 
 
 @get("/auth/sign-ins", summary="List one's sign-ins", responses=problem_responses(400, 401))
@@ -177,10 +178,6 @@ def _refuse_foreign_page(request: JsonRequest, authenticator: Authenticator) -> 
     if "origin" in request.headers:
         # It must not be able to sign its reader in as somebody else.
         authenticator.require_own_origin(request)
-
-
-def _address(request: JsonRequest) -> str:
-    return request.client.host if request.client else ""
 
 
 def _browser(request: JsonRequest) -> str:

@@ -13,6 +13,7 @@ from msgspec import Meta
 from app.accounts.authentication import expired_cookie
 from app.accounts.identity import Identity
 from app.admin.deletion import AccountDeletion
+from app.client_network import client_network
 from app.json_request import JsonRequest
 from app.problems import problem_responses
 from app.route_guards import no_idempotency_key
@@ -43,8 +44,7 @@ async def delete_own_account(
     settings: NamedDependency[Settings],
 ) -> Response[None]:
     """Removes the account with its conversations, event logs, KV, keys and sign-ins, for good. Not with an API key."""
-    address = request.client.host if request.client is not None else ""
-    await deletion.of_oneself(caller, data.password, address)
+    await deletion.of_oneself(caller, data.password, client_network(request))
     return Response(None, status_code=204, headers=NO_STORE, cookies=[expired_cookie(settings)])
 
 

@@ -25,6 +25,12 @@ async def widget_by_id(session: AsyncSession, widget_id: str, *, for_update: boo
     return await session.scalar(statement.with_for_update() if for_update else statement)
 
 
+async def stays(session: AsyncSession, widget_id: str) -> bool:
+    """Whether the widget is there, and is not deleted before this unit of work ends. Others may ask the same meanwhile."""
+    statement = select(Widget.id).where(Widget.id == widget_id, Widget.deleted_at.is_(None))
+    return await session.scalar(statement.with_for_update(read=True)) is not None
+
+
 async def allowed_origins(session: AsyncSession, widget_id: str) -> list[str] | None:
     """The origins of the pages it is for; None where there is no such widget."""
     statement = select(Widget.allowed_origins).where(Widget.id == widget_id, Widget.deleted_at.is_(None))

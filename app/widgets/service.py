@@ -146,8 +146,13 @@ async def existing(session: AsyncSession, widget_id: str, *, for_update: bool = 
     """The widget, in the caller's unit of work. Raises NotFound."""
     widget = await queries.widget_by_id(session, widget_id, for_update=for_update) if is_id(widget_id) else None
     if widget is None:
-        raise NotFound("there is no such widget")
+        raise no_such_widget()
     return widget
+
+
+def no_such_widget() -> NotFound:
+    """What somebody else's widget is, too."""
+    return NotFound("there is no such widget")
 
 
 def is_among(origin: str, allowed: list[str]) -> bool:

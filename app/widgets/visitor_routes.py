@@ -13,6 +13,7 @@ from litestar.params import FromPath, JSONBody
 from app.accounts.identity import Identity
 from app.accounts.schemas import TicketBody
 from app.accounts.service import AccountService
+from app.client_network import client_network
 from app.conversations.schemas import ConversationBody, ConversationList, MessageList
 from app.idempotency import REPLAYED_HEADER, IdempotentRequest
 from app.json_request import JsonRequest
@@ -59,8 +60,7 @@ async def enter(
     """Exchanges the site's signed word about its visitor (`token`: JWT, HS256, `sub` and `exp` within a day, perhaps `name` and
     `email`) for a bearer token that works on this widget only, for an hour. Anonymous visitors, where the widget takes them, come
     without a token, and come back with the `visitor_key` they were given."""
-    address = request.client.host if request.client else ""
-    signed_in = await visitors.enter(widget_id, data, request.headers.get("origin"), address)
+    signed_in = await visitors.enter(widget_id, data, request.headers.get("origin"), client_network(request))
     return Response(signed_in, headers=NO_STORE)
 
 

@@ -17,6 +17,7 @@ from joserfc.jwk import OctKey
 from joserfc.jwt import JWTClaimsRegistry
 
 from app.errors import Unauthenticated
+from app.text import is_storable
 from app.widgets.models import EMAIL_MAX_CHARS, NAME_MAX_CHARS, SUBJECT_MAX_CHARS
 
 ALGORITHMS = ["HS256"]
@@ -64,7 +65,7 @@ def _text(claims: dict[str, Any], name: str, max_chars: int) -> str | None:
     value = claims.get(name)
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) > max_chars or "\x00" in value:
+    if not isinstance(value, str) or len(value) > max_chars or not is_storable(value):
         raise _refused(f"its {name} is not a text of at most {max_chars} characters")
     return value
 

@@ -20,7 +20,7 @@ from app.conversations.listing import Narrowing
 from app.conversations.schemas import ConversationBody, ConversationCreate, ConversationList, MessageList
 from app.conversations.service import ConversationService
 from app.database import Database, insert_if_absent
-from app.errors import Forbidden, InvalidInput, NotFound, TooManyRequests, Unauthenticated
+from app.errors import Forbidden, InvalidInput, TooManyRequests, Unauthenticated
 from app.idempotency import IdempotentRequest
 from app.identifiers import hash_secret, is_id, new_secret
 from app.replicas.rate_limits import RateLimits
@@ -30,7 +30,7 @@ from app.usage.quotas import QuotaService
 from app.widgets import queries
 from app.widgets.models import Visitor, Widget
 from app.widgets.schemas import VisitorBody, VisitorEntry, VisitorSignIn
-from app.widgets.service import existing, require_origin
+from app.widgets.service import existing, no_such_widget, require_origin
 
 if TYPE_CHECKING:
     from app.widgets.visitor_tokens import VisitorClaims
@@ -136,7 +136,7 @@ class VisitorService:
         async with self._database.read() as session:
             visitor = await queries.visitor_of(session, widget_id, caller.user_id) if is_id(widget_id) else None
             if visitor is None:
-                raise NotFound("there is no such widget")
+                raise no_such_widget()
             return await existing(session, widget_id), visitor
 
     async def _signed(self, widget: Widget, token: str) -> VisitorSignIn:
@@ -148,6 +148,7 @@ class VisitorService:
         while True:
             try:
                 async with self._database.write() as session:
+                    await _require_staying(session, widget)
                     visitor = await queries.visitor_by_subject(session, widget.id, claims.subject)
                     if visitor is None:
                         visitor = await self._add(session, widget, subject=claims.subject)
@@ -158,6 +159,7 @@ class VisitorService:
 
     async def _returning(self, widget: Widget, key: str) -> VisitorSignIn:
         async with self._database.write() as session:
+            await _require_staying(session, widget)
             visitor = await queries.visitor_by_key(session, widget.id, hash_secret(key))
             if visitor is None:
                 raise Unauthenticated("this visitor is not known here any more", code="visitor_key_refused")
@@ -166,13 +168,12 @@ class VisitorService:
     async def _new_anonymous(self, widget: Widget) -> VisitorSignIn:
         key = new_secret()
         async with self._database.write() as session:
+            await _require_staying(session, widget)
             return await self._sign_in(session, await self._add(session, widget, key_hash=hash_secret(key)), key)
 
     async def _add(
         self, session: AsyncSession, widget: Widget, *, subject: str | None = None, key_hash: str | None = None
     ) -> Visitor:
-        # The widget may have been deleted since it was read.
-        await existing(session, widget.id, for_update=True)
         user_id, now = await self._accounts.add(session), self._now()
         values = {
             "user_id": user_id,
@@ -215,6 +216,12 @@ class VisitorService:
                 f"there were {limit} {what}; the limit is {limit} in {WINDOW_S:.0f} s",
                 retry_after_s=max(1, math.ceil(wait_s)),
             )
+
+
+async def _require_staying(session: AsyncSession, widget: Widget) -> None:
+    """It may have been deleted since it was read. From here on it waits for this sign-in to be stored, and ends it too."""
+    if not await queries.stays(session, widget.id):
+        raise no_such_widget()
 
 
 def _believed(token: str, widget_id: str, secrets: list[str], now: datetime) -> VisitorClaims:

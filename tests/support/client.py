@@ -46,11 +46,11 @@ class RunningApp:
         return context
 
     @asynccontextmanager
-    async def anonymous(self, **headers: str) -> AsyncIterator[httpx.AsyncClient]:
-        """A client that is not signed in."""
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False, client=("192.0.2.1", 50000))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=headers) as client:
-            yield client
+    async def anonymous(self, *, client: str = "192.0.2.1", **headers: str) -> AsyncIterator[httpx.AsyncClient]:
+        """A client at that address that is not signed in."""
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False, client=(client, 50000))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=headers) as page:
+            yield page
 
     @asynccontextmanager
     async def signed_in(self, username: str, role: UserRole = UserRole.USER) -> AsyncIterator[httpx.AsyncClient]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import uvicorn
-from joserfc import jwt
+from joserfc import jws
 from joserfc.jwk import ECKey, KeySet
 from litestar import Litestar, Request, Response, get, post
 from litestar.response import Redirect
@@ -52,7 +53,10 @@ class OidcServer:
         claims |= self.person | self.overrides
         claims = {name: value for name, value in claims.items() if value is not None}
         key = self.signing_key or self.key
-        return jwt.encode({"alg": "ES256", "kid": self.key.kid}, claims, key, algorithms=["ES256"])
+        # With escapes, which half a character has no other form than.
+        return jws.serialize_compact(
+            {"alg": "ES256", "kid": self.key.kid}, json.dumps(claims), key, algorithms=["ES256"]
+        )
 
     def application(self) -> Litestar:
         @get("/.well-known/openid-configuration")

@@ -163,6 +163,7 @@ WRONG_CLAIMS: list[dict[str, Any]] = [
     {"sub": None},
     {"sub": "x" * 256},
     {"sub": 7},
+    {"sub": "half \ud800"},
 ]
 
 

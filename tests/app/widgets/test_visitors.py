@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -13,6 +14,7 @@ from joserfc.jwk import OctKey, RSAKey
 
 from app.accounts.models import UserRole
 from app.identifiers import new_id
+from app.widgets.queries import widget_by_id
 from tests.app.test_isolation import asked, routes
 from tests.app.widgets.site import ELSEWHERE, SHOP, Site, make_site, signed, site_of
 from tests.support.client import RunningApp, problem, running_app
@@ -88,6 +90,10 @@ async def test_nothing_but_a_fresh_word_in_the_sites_own_hand_is_believed(runnin
             "for somebody else": site.token(aud=new_id()),
             "with a name that is no text": site.token(name=["Ann"]),
             "with a character that cannot be stored": site.token(name="A\x00nn"),
+            **{
+                f"with half a character in its {claim}": site.token(**{claim: "A\ud800"})
+                for claim in ("sub", "name", "email")
+            },
             "that is no token": "a.b.c",
             "in pieces": site.token()[:-4],
         }
@@ -118,6 +124,36 @@ async def test_anonymous_visitors_come_in_only_where_they_may_and_not_too_many(
         assert (await open_site.exchange(page, token=open_site.token())).status_code == 200
         running.clock.advance(3600)
         assert (await open_site.exchange(page)).status_code == 200
+
+
+async def test_a_household_with_many_addresses_is_one(tmp_path: Path, database_url: str) -> None:
+    async with (
+        running_app(tmp_path, database_url, visitors_per_address=2) as running,
+        site_of(running) as site,
+    ):
+        statuses = []
+        for address in ("2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:2:ffff::3", "2001:db8:1:3::1"):
+            async with running.anonymous(client=address) as page:
+                statuses.append((await site.exchange(page)).status_code)
+        assert statuses == [200, 200, 429, 200]
+
+
+async def test_nobody_comes_in_while_the_widget_is_being_deleted(running: RunningApp) -> None:
+    """Whoever is let in by a widget that was there when they knocked would stay in it when it is gone."""
+    async with site_of(running) as site, running.anonymous() as page:
+        key = (await site.exchange(page)).json()["visitor_key"]
+        await site.exchange(page, token=site.token())
+        async with running.context.database.write() as session:
+            widget = await widget_by_id(session, site.widget["id"], for_update=True)
+            assert widget is not None
+            widget.deleted_at = running.clock.now()
+            await session.flush()
+            entries: list[dict[str, Any]] = [{"visitor_key": key}, {"token": site.token()}, {}]
+            entering = [asyncio.create_task(site.exchange(page, **entry)) for entry in entries]
+            # Nobody is let in by then; where one would be, this is long enough to see it.
+            await asyncio.wait(entering, timeout=0.5)
+        for answer in await asyncio.gather(*entering):
+            problem(answer, 404, "not_found")
 
 
 OPEN = {
