@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from litestar import Response, Router, get
 from litestar.di import NamedDependency
 
 from app.accounts.identity import Identity
+from app.accounts.service import AccountService
 from app.clock import Now
 from app.operations.stats import StatsBody, StatsFeed
 from app.operations.stats_stream import StatsStream
@@ -33,6 +36,7 @@ async def follow_stats(
     caller: NamedDependency[Identity],
     stats: NamedDependency[StatsFeed],
     hub: NamedDependency[Hub],
+    accounts: NamedDependency[AccountService],
     settings: NamedDependency[Settings],
     now: NamedDependency[Now],
 ) -> StatsStream:
@@ -41,6 +45,7 @@ async def follow_stats(
         hub,
         stats.encoded,
         credential_id=caller.credential_id,
+        still_holds=partial(accounts.still_holds, caller),
         expires_in_s=caller.seconds_left(now()),
         send_timeout_s=settings.send_timeout_s,
     )

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from litestar.types import Receive, Scope, Send
 
 from app.realtime.hub import Hub
+from app.responses.event_stream import StillHolds
 
 PERIOD_S = 1.0
 HEADERS = [
@@ -31,12 +32,14 @@ class StatsStream:
         encoded: Callable[[], Awaitable[bytes]],
         *,
         credential_id: str,
+        still_holds: StillHolds,
         expires_in_s: float | None,
         send_timeout_s: float,
     ) -> None:
         self.credential_id = credential_id
         self._hub = hub
         self._encoded = encoded
+        self._still_holds = still_holds
         self._expires_in_s = expires_in_s
         self._send_timeout_s = send_timeout_s
         self._over = asyncio.Event()
@@ -51,12 +54,15 @@ class StatsStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         loop = asyncio.get_running_loop()
         expiry = None if self._expires_in_s is None else loop.call_later(max(0.0, self._expires_in_s), self.end)
         watch = asyncio.create_task(self._watch_reader(receive))
+        # From here on whoever ends the sign-in can end the stream; what ended before that is seen now.
         self._hub.add_stream(self)
         try:
+            if not await self._still_holds():
+                self.end()
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             while not self._over.is_set():
                 await self._send(send, b"event: stats\ndata: %s\n\n" % await self._encoded(), more=True)
                 try:

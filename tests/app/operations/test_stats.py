@@ -14,6 +14,8 @@ from app.accounts.models import UserRole
 from app.operations.page_map import page_map
 from app.operations.recent import RecentRates, RecentSamples
 from app.operations.stats import StatsFeed
+from app.operations.stats_stream import StatsStream
+from app.realtime.hub import Hub
 from engine.snapshot import EngineSnapshot, PageState, PageStatus
 from engine.types import NamespaceKind
 from tests.app.responses.chat import open_chat
@@ -166,3 +168,29 @@ async def test_the_stream_ends_with_the_sign_in_and_with_the_server(tmp_path: Pa
             await eventually(lambda: live.context.hub.sizes()["event_streams"] == 1)
             live.server.handle_exit(15, None)
             await watching
+
+
+async def test_a_stream_whose_sign_in_ended_while_it_was_opened_shows_nothing() -> None:
+    """Nobody was there to be told: it was neither known to the hub, nor to be refused any more."""
+    sent: list[dict[str, Any]] = []
+    hub, leaves = Hub(), asyncio.Event()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def encoded() -> bytes:
+        return b"{}"
+
+    async def still_holds() -> bool:
+        assert hub.sizes()["event_streams"] == 1
+        return False
+
+    stream = StatsStream(hub, encoded, credential_id="c", still_holds=still_holds, expires_in_s=None, send_timeout_s=60)
+    await stream({"type": "http"}, receive, send)  # type: ignore[typeddict-item]
+    assert b"".join(message.get("body", b"") for message in sent) == b""
+    assert sent[-1]["more_body"] is False
+    assert hub.sizes()["event_streams"] == 0
