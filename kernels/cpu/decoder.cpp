@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -53,9 +54,9 @@ class QuantisedRoom {
 }  // namespace
 
 struct Decoder::Rooms {
-  Room<float> hidden, qkv, added, attended, states, buffers;
+  Room<float> hidden, wanted, qkv, added, attended, states, buffers;
   Room<uint8_t> queries;
-  QuantisedRoom normed, attended_rounded, gated, wanted;
+  QuantisedRoom normed, attended_rounded, gated;
 };
 
 // One thread's way through a step.
@@ -69,8 +70,10 @@ class Decoder::Pass {
         heads_(decoder.heads_of(step)),
         plans_(plans),
         team_(team),
+        thread_(thread),
         rooms_(*decoder.rooms_),
         size_(shape_.hidden_padded()),
+        rows_(step.rows),
         hidden_(rooms_.hidden.get()),
         buffer_(rooms_.buffers.get() + thread * size_),
         row_room_(rooms_.attended.get() + thread * weights_.layers[0].attention_output.groups * GROUP) {}
@@ -82,28 +85,27 @@ class Decoder::Pass {
     const LayerWeights* before = nullptr;
     for (size_t index = 0; index < weights_.layers.size(); ++index) {
       const LayerWeights& layer = weights_.layers[index];
-      each(step_.rows, [&](int64_t row) {
+      each(rows_, [&](int64_t row) {
         if (before != nullptr) add_output(row, before->feed_forward_output_norm);
         norm(row, layer.attention_norm);
       });
       attend(layer, index);
-      each(step_.rows, [&](int64_t row) {
+      each(rows_, [&](int64_t row) {
         add_output(row, layer.attention_output_norm);
         norm(row, layer.feed_forward_norm);
       });
       feed_forward(layer);
       before = &layer;
     }
-    each(step_.wanted, [&](int64_t at) {
-      const int64_t row = step_.logit_rows[at];
+    each(rows_, [&](int64_t row) {
       add_output(row, before->feed_forward_output_norm);
       norm_and_quantise(
-          hidden_ + row * size_, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer_, rooms_.wanted.get(), at);
+          hidden_ + row * size_, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer_, rooms_.normed.get(), row);
     });
     if (step_.wanted == 0) return;
-    team_.share(operation_++, weights_.head.pairs(), [&](int64_t first, int64_t end) {
+    team_.share(thread_, operation_++, weights_.head.pairs(), [&](int64_t first, int64_t end) {
       linear_logits(
-          weights_.head, rooms_.wanted.get(), step_.wanted, shape_.vocabulary, shape_.logit_cap, step_.logits,
+          weights_.head, rooms_.normed.get(), step_.wanted, shape_.vocabulary, shape_.logit_cap, step_.logits,
           {first, end});
     });
   }
@@ -111,7 +113,7 @@ class Decoder::Pass {
  private:
   template <class Work>
   void each(int64_t items, const Work& work) {
-    team_.share(operation_++, items, [&](int64_t first, int64_t end) {
+    team_.share(thread_, operation_++, items, [&](int64_t first, int64_t end) {
       for (int64_t item = first; item < end; ++item) work(item);
     });
   }
@@ -136,11 +138,11 @@ class Decoder::Pass {
   }
 
   void output(const Matrix& matrix, const QuantisedRows& rows, const float* bias, bool is_normed) {
-    team_.share(operation_++, matrix.pairs(), [&](int64_t first, int64_t end) {
+    team_.share(thread_, operation_++, matrix.pairs(), [&](int64_t first, int64_t end) {
       if (is_normed) {
-        linear(matrix, rows, step_.rows, bias, rooms_.added.get(), size_, {first, end});
+        linear(matrix, rows, rows_, bias, rooms_.added.get(), size_, {first, end});
       } else {
-        linear_added(matrix, rows, step_.rows, bias, hidden_, size_, {first, end});
+        linear_added(matrix, rows, rows_, bias, hidden_, size_, {first, end});
       }
     });
   }
@@ -149,7 +151,7 @@ class Decoder::Pass {
     float* qkv = rooms_.qkv.get();
     uint8_t *queries = rooms_.queries.get(), *keys = step_.keys[index], *values = step_.values[index];
     const int64_t stride = layer.qkv.tiles * LANES;
-    team_.share(operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
+    team_.share(thread_, operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
       linear(layer.qkv, rooms_.normed.get(), step_.rows, layer.qkv_bias, qkv, stride, {first, end});
     });
     const AngleTable& angles = step_.angles[layer.rotation];
@@ -168,18 +170,31 @@ class Decoder::Pass {
       plan.attend(plan.shared_items() + item, shape_.score_rule, queries, keys, values, states);
     });
     const QuantisedRows& attended = rooms_.attended_rounded.get();
-    each(step_.rows, [&](int64_t row) {
-      plan.finish(row, states, row_room_);
-      quantise_row(row_room_, attended, row);
-    });
+    if (index + 1 == weights_.layers.size()) {
+      // Behind the last keys and values only rows whose logits are wanted go on, next to each other.
+      float* wanted = rooms_.wanted.get();
+      each(step_.wanted, [&](int64_t at) {
+        const int64_t row = step_.logit_rows[at];
+        plan.finish(row, states, row_room_);
+        quantise_row(row_room_, attended, at);
+        std::copy_n(hidden_ + row * size_, size_, wanted + at * size_);
+      });
+      hidden_ = wanted;
+      rows_ = step_.wanted;
+    } else {
+      each(rows_, [&](int64_t row) {
+        plan.finish(row, states, row_room_);
+        quantise_row(row_room_, attended, row);
+      });
+    }
     output(layer.attention_output, attended, layer.attention_output_bias, layer.attention_output_norm != nullptr);
   }
 
   void feed_forward(const LayerWeights& layer) {
     const QuantisedRows& between = rooms_.gated.get();
-    team_.share(operation_++, between.groups, [&](int64_t first, int64_t end) {
+    team_.share(thread_, operation_++, between.groups, [&](int64_t first, int64_t end) {
       gated(
-          layer.gate_up, rooms_.normed.get(), step_.rows, layer.gate_up_bias, shape_.activation, between, {first, end});
+          layer.gate_up, rooms_.normed.get(), rows_, layer.gate_up_bias, shape_.activation, between, {first, end});
     });
     output(layer.down, between, layer.down_bias, layer.feed_forward_output_norm != nullptr);
   }
@@ -191,8 +206,10 @@ class Decoder::Pass {
   const Heads heads_;
   const std::vector<AttentionPlan>& plans_;
   Team& team_;
+  const int thread_;
   Rooms& rooms_;
   const int64_t size_;
+  int64_t rows_;
   float *hidden_, *buffer_, *row_room_;
   int64_t operation_ = 0;
 };
@@ -224,6 +241,7 @@ void Decoder::run(const Step& step, int threads) {
     states = std::max(states, plans.back().state_numbers());
   }
   rooms_->hidden.of(rows * hidden);
+  rooms_->wanted.of(step.wanted * hidden);
   rooms_->qkv.of(rows * any.qkv.tiles * LANES);
   rooms_->added.of(rows * hidden);
   rooms_->attended.of(threads * any.attention_output.groups * GROUP);
@@ -233,7 +251,6 @@ void Decoder::run(const Step& step, int threads) {
   rooms_->normed.of(rows, hidden / GROUP);
   rooms_->attended_rounded.of(rows, any.attention_output.groups);
   rooms_->gated.of(rows, any.down.groups);
-  rooms_->wanted.of(step.wanted, hidden / GROUP);
   // There may be fewer threads than are asked for, and it works with any number.
   Team team(threads, (int64_t)weights_.layers.size() * Pass::OPERATIONS_OF_LAYER + Pass::OTHER_OPERATIONS);
 #pragma omp parallel num_threads(threads)

@@ -324,6 +324,11 @@ void attend_part(const Heads& heads, const ScoreRule& rule, const Part& part, co
 }
 
 void add_up(const float* states, int64_t count, int64_t stride, int64_t size, float* to) {
+  if (count == 1 && states[size] != NOTHING) {
+    const Floats weights = all(states[size + 1]);
+    for (int64_t at = 0; at < size; at += LANES) store(to + at, divide(load(states + at), weights));
+    return;
+  }
   float most = NOTHING;
   for (int64_t at = 0; at < count; ++at) most = std::max(most, states[at * stride + size]);
   std::fill_n(to, size, 0.0f);

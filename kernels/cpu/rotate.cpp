@@ -41,9 +41,9 @@ RoundedQuery round_head(const float* head, int64_t size, int8_t* to) {
   }
   const float magnitude = largest(most);
   const Floats inverse = all(magnitude > SMALLEST_MAGNITUDE ? 127.0f / magnitude : 0.0f);
-  int32_t sum = 0;
-  for (int64_t at = 0; at < size; at += LANES) sum += store_bytes(to + at, multiply(load(head + at), inverse));
-  return {magnitude / 127.0f + kvasir::sum(nothing), sum};
+  Ints total = no_ints();
+  for (int64_t at = 0; at < size; at += LANES) total = add(total, store_bytes(to + at, multiply(load(head + at), inverse)));
+  return {magnitude / 127.0f + sum(nothing), sum(total)};
 }
 
 void store_brains(const Heads& heads, const float* head, bool is_value, int64_t token, uint8_t* block) {

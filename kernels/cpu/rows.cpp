@@ -11,7 +11,8 @@ void quantise_group(const float* numbers, const QuantisedRows& to, int64_t row, 
   const float scale = most / 127.0f;
   const Floats inverse = all(most > 0.0f ? 127.0f / most : 0.0f);
   int8_t* bytes = to.bytes + place * GROUP;
-  const int total = store_bytes(bytes, multiply(first, inverse)) + store_bytes(bytes + LANES, multiply(second, inverse));
+  const int total =
+      sum(add(store_bytes(bytes, multiply(first, inverse)), store_bytes(bytes + LANES, multiply(second, inverse))));
   // A row with numbers that are not finite stays one: its scale is not finite either.
   to.scales[place] = scale;
   to.sums[place] = total;

@@ -123,12 +123,14 @@ inline float largest_or_none(Floats a) {
 
 inline Floats to_floats(Ints a) { return _mm512_cvtepi32_ps(a); }
 
-// Rounds to the nearest, ties to even, and writes 16 signed bytes; returns their sum.
-inline int store_bytes(int8_t* to, Floats a) {
+// Rounds to the nearest, ties to even, and writes 16 signed bytes; returns them as whole numbers.
+inline Ints store_bytes(int8_t* to, Floats a) {
   const Ints whole = _mm512_cvtps_epi32(a);
   _mm_storeu_si128((__m128i*)to, _mm512_cvtsepi32_epi8(whole));
-  return _mm512_reduce_add_epi32(whole);
+  return whole;
 }
+inline Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+inline int sum(Ints a) { return _mm512_reduce_add_epi32(a); }
 
 // Likewise 16 bytes of numbers from 0 to 255.
 inline void store_unsigned(uint8_t* to, Floats a) {
@@ -293,16 +295,21 @@ inline float largest_or_none(Floats a) {
 
 inline Floats to_floats(Ints a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
 
-inline int store_bytes(int8_t* to, Floats a) {
-  alignas(32) int32_t whole[LANES];
-  _mm256_store_si256((__m256i*)whole, _mm256_cvtps_epi32(a.low));
-  _mm256_store_si256((__m256i*)(whole + 8), _mm256_cvtps_epi32(a.high));
-  int total = 0;
-  for (int lane = 0; lane < LANES; ++lane) {
-    to[lane] = (int8_t)whole[lane];
-    total += whole[lane];
-  }
-  return total;
+inline Ints store_bytes(int8_t* to, Floats a) {
+  const Ints whole = {_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
+  const __m256i words = _mm256_packs_epi32(whole.low, whole.high);
+  const __m256i bytes = _mm256_packs_epi16(words, words);
+  // Both packings stay within halves: the bytes are in the words 0, 4, 1 and 5.
+  const __m256i ordered = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 0, 0, 0));
+  _mm_storeu_si128((__m128i*)to, _mm256_castsi256_si128(ordered));
+  return whole;
+}
+inline Ints add(Ints a, Ints b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
+inline int sum(Ints a) {
+  const __m256i eight = _mm256_add_epi32(a.low, a.high);
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
 
 inline void store_unsigned(uint8_t* to, Floats a) {
