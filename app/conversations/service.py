@@ -149,8 +149,7 @@ class ConversationService:
             found = await listing.conversations_page(session, user_id, narrowing, limit=limit + 1, before=before)
             hits: dict[str, SearchHit] = {}
             if narrowing.words:
-                ids = [conversation.id for conversation in found[:limit]]
-                texts = await listing.found_texts(session, ids, narrowing.words)
+                texts = await listing.found_texts(session, found[:limit], narrowing.words)
                 hits = {key: search_hit(text, narrowing.words) for key, text in texts.items()}
         next_cursor = None
         if len(found) > limit:

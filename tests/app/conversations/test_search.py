@@ -108,11 +108,18 @@ async def test_an_answer_is_found_once_it_has_ended(chat: Chat) -> None:
 async def test_a_search_is_narrowed_and_paged_like_the_list(
     running: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for look, share, few in ((1, 0.025, 2000), (1, 2.0, 2000), (1, 2.0, 0), (200, 0.025, 2000)):
+    for look, share, few in (
+        (1, 0.0, 2000),
+        (1, 0.3, 2000),
+        (1, 2.0, 2000),
+        (1, 2.0, 0),
+        (3, 0.0, 2000),
+        (200, 0.02, 2000),
+    ):
         monkeypatch.setattr(listing, "FIRST_LOOK", look)
         monkeypatch.setattr(listing, "FITTING_SHARE", share)
         monkeypatch.setattr(listing, "FEW", few)
-        monkeypatch.setattr(listing, "MORE_THAN_NEEDED", look / 200)
+        monkeypatch.setattr(listing, "FURTHER", look)
         async with running.signed_in(f"ann{look}-{share}-{few}") as client:
             for number in range(9):
                 word = "rare" if number == 0 else "common"
