@@ -335,17 +335,21 @@ void add_up(const float* states, int64_t count, int64_t stride, int64_t size, fl
   float weights = 0.0f;
   alignas(64) float shares[LANES];
   for (int64_t first = 0; first < count; first += LANES) {
+    const float* own = states + first * stride;
     const int64_t some = std::min<int64_t>(count - first, LANES);
-    for (int64_t at = 0; at < LANES; ++at) shares[at] = at < some ? states[(first + at) * stride + size] - most : NOTHING;
+    // There are no sums where there is no score.
+    const auto is_there = [&](int64_t at) { return own[at * stride + size] != NOTHING; };
+    for (int64_t at = 0; at < LANES; ++at) shares[at] = at < some ? own[at * stride + size] - most : NOTHING;
     store(shares, power(load(shares)));
-    for (int64_t at = 0; at < some; ++at) {
-      const float* own = states + (first + at) * stride;
-      // There are no sums where there is no score.
-      if (own[size] == NOTHING) continue;
-      for (int64_t dimension = 0; dimension < size; dimension += LANES) {
-        store(to + dimension, multiply_add(load(own + dimension), all(shares[at]), load(to + dimension)));
+    for (int64_t dimension = 0; dimension < size; dimension += LANES) {
+      Floats total = load(to + dimension);
+      for (int64_t at = 0; at < some; ++at) {
+        if (is_there(at)) total = multiply_add(load(own + at * stride + dimension), all(shares[at]), total);
       }
-      weights += own[size + 1] * shares[at];
+      store(to + dimension, total);
+    }
+    for (int64_t at = 0; at < some; ++at) {
+      if (is_there(at)) weights += own[at * stride + size + 1] * shares[at];
     }
   }
   for (int64_t at = 0; at < size; at += LANES) store(to + at, divide(load(to + at), all(weights)));

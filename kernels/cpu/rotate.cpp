@@ -6,7 +6,14 @@ namespace {
 constexpr int64_t LARGEST_HEAD = 512;
 
 void turn(const float* head, const float* cosines, const float* sines, int64_t half, float* to) {
-  for (int64_t at = 0; at < half; ++at) {
+  int64_t at = 0;
+  for (; at + LANES <= half; at += LANES) {
+    const Floats first = load(head + at), second = load(head + at + half);
+    const Floats cosine = load(cosines + at), sine = load(sines + at);
+    store(to + at, subtract(multiply(first, cosine), multiply(second, sine)));
+    store(to + at + half, add(multiply(second, cosine), multiply(first, sine)));
+  }
+  for (; at < half; ++at) {
     const float first = head[at], second = head[at + half];
     to[at] = first * cosines[at] - second * sines[at];
     to[at + half] = second * cosines[at] + first * sines[at];
@@ -65,8 +72,8 @@ void store_rounded(const Heads& heads, const float* head, bool is_value, int64_t
   const float scale = round_head(head, size, bytes).scale;
   std::memcpy(block + PAGE_TOKENS * size + token * sizeof scale, &scale, sizeof scale);
   if (is_value) {
-    uint8_t* to = block + token / 4 * 4 * size + token % 4;
-    for (int64_t at = 0; at < size; ++at) to[4 * at] = (uint8_t)bytes[at];
+    uint8_t* to = block + token / 4 * 4 * size;
+    for (int64_t at = 0; at < size; at += LANES) store_every_fourth(to + 4 * at, token % 4, bytes + at);
   } else {
     uint8_t* to = block + 4 * token;
     for (int64_t at = 0; at < size; at += 4) {

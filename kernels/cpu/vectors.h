@@ -137,6 +137,13 @@ inline void store_unsigned(uint8_t* to, Floats a) {
   _mm_storeu_si128((__m128i*)to, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
 }
 
+// Writes 16 bytes to the `place`-th of each four, and leaves the others alone.
+inline void store_every_fourth(uint8_t* to, int64_t place, const int8_t* bytes) {
+  const Ints fours = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)bytes));
+  const Ints shifted = _mm512_sll_epi32(fours, _mm_cvtsi64_si128(8 * place));
+  _mm512_mask_storeu_epi8(to, (__mmask64)0x1111111111111111 << place, shifted);
+}
+
 inline void store_brain(uint16_t* to, Floats a) {
   const __m256bh narrow = _mm512_cvtneps_pbh(a);
   std::memcpy(to, &narrow, sizeof narrow);
@@ -318,6 +325,10 @@ inline void store_unsigned(uint8_t* to, Floats a) {
   // Both packings stay within halves: the bytes are in the words 0, 4, 1 and 5.
   const __m256i ordered = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 0, 0, 0));
   _mm_storeu_si128((__m128i*)to, _mm256_castsi256_si128(ordered));
+}
+
+inline void store_every_fourth(uint8_t* to, int64_t place, const int8_t* bytes) {
+  for (int lane = 0; lane < LANES; ++lane) to[4 * lane + place] = (uint8_t)bytes[lane];
 }
 
 inline void store_brain(uint16_t* to, Floats a) {
