@@ -1,8 +1,8 @@
 """CORS for widgets: which pages of other origins may read which of our answers. A layer around the whole application.
 
 Exactly the origins of a widget, on exactly the routes below that widget which its script uses, without credentials: a page
-elsewhere never acts with somebody's cookie. Everybody else is told nothing, and the routes refuse
-by themselves what comes all the same.
+elsewhere never acts with somebody's cookie. Everybody else is told nothing but that a widget's look is refused, which its script
+would take for a lost connection and ask for again; and the routes refuse by themselves what comes all the same.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from app.errors import Unavailable
 
-ROUTES = re.compile(r"/api/v1/widgets/(?P<widget_id>[^/]+)/(?:look|visitors|tickets|conversations(?:/[^/]+/messages)?)")
+ROUTES = re.compile(
+    r"/api/v1/widgets/(?P<widget_id>[^/]+)/(?P<part>look|visitors|tickets|conversations(?:/[^/]+/messages)?)"
+)
 PREFLIGHT_HEADERS = [
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-headers", b"authorization, content-type, idempotency-key"),
     (b"access-control-max-age", b"600"),
 ]
+REFUSED_HEADERS = [(b"access-control-allow-origin", b"*")]
 
 
 class WidgetPages(Protocol):
@@ -58,7 +61,9 @@ class WidgetCors:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *headers]
+                is_final = origin is not None and found["part"] == "look" and message["status"] == 403
+                final = REFUSED_HEADERS if is_final and not is_allowed else []
+                message["headers"] = [*message["headers"], *headers, *final]
             await send(message)
 
         await self._app(scope, receive, sending)

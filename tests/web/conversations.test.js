@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryStorage } from "./support.js";
-import { EMPTY_LIST, byAge, withConversation, withPage, withoutConversation } from "../../web/js/conversations.js";
+import { EMPTY_LIST, byAge, tagsTyped, withConversation, withPage, withoutConversation } from "../../web/js/conversations.js";
 import { Place } from "../../web/js/place.js";
 import { conversationIn, hashOf } from "../../web/js/route.js";
 import { initialState, unsentHere } from "../../web/js/state.js";
@@ -89,4 +89,11 @@ test("a reload that outran the address of a new conversation still lands on it, 
   assert.equal(new Place({ hash: "#/c/c2" }, storage).first(true), "c2");
   atNew().show(null);
   assert.equal(atNew().first(true), null);
+});
+
+test("commas part what is typed as tags, and a tag that has one stays whole", () => {
+  assert.deepEqual(tagsTyped(" a, b ,, a,", []), ["a", "b"]);
+  assert.deepEqual(tagsTyped("茶，水", []), ["茶", "水"]);
+  assert.deepEqual(tagsTyped("tea, green ", ["tea, green"]), ["tea, green"]);
+  assert.deepEqual(tagsTyped(" , ", []), []);
 });

@@ -34,10 +34,11 @@ export class ConversationCommands {
 
   /**
    * @param {Conversation} conversation
-   * @param {string} tag
+   * @param {readonly string[]} added
    */
-  addTag(conversation, tag) {
-    return this.change(conversation, ({ tags }) => ({ tags: [...new Set([...tags, tag.trim().slice(0, TAG_CHARS_MAX)])].slice(0, TAGS_MAX) }));
+  addTags(conversation, added) {
+    const shortened = added.map((tag) => [...tag].slice(0, TAG_CHARS_MAX).join("").trim());
+    return this.change(conversation, ({ tags }) => ({ tags: [...new Set([...tags, ...shortened])].slice(0, TAGS_MAX) }));
   }
 
   /**

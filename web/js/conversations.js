@@ -90,6 +90,18 @@ export function tagsOf(conversations, language) {
 }
 
 /**
+ * What somebody has typed as tags, with commas between them; a tag that there is stays one, also where it has a comma in it.
+ *
+ * @param {string} text
+ * @param {readonly string[]} known
+ */
+export function tagsTyped(text, known) {
+  const whole = text.trim();
+  const tags = known.includes(whole) ? [whole] : whole.split(/[,，]/).map((tag) => tag.trim());
+  return [...new Set(tags.filter((tag) => tag !== ""))];
+}
+
+/**
  * The list in sections of time, as people remember it.
  *
  * @param {readonly Conversation[]} items

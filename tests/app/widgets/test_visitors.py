@@ -300,7 +300,7 @@ async def test_a_deleted_widget_is_nothing_at_once_and_its_visitors_are_forgotte
 
 
 async def test_cors_is_for_the_widgets_own_origins_on_its_own_routes(running: RunningApp) -> None:
-    """An origin that is not allowed gets nothing: no header that lets it read, and a refusal."""
+    """An origin that is not allowed gets nothing: a refusal, and no header that lets it read, except that the look is refused."""
     async with site_of(running) as site, running.anonymous() as page:
         other = await make_site(running, site.admin, allowed_origins=[ELSEWHERE])
         preflight = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
@@ -324,8 +324,14 @@ async def test_cors_is_for_the_widgets_own_origins_on_its_own_routes(running: Ru
         # A refusal may be read by the widget's pages, and by no others.
         refusal = await site.exchange(page, token="a.b.c")
         assert (refusal.status_code, refusal.headers["access-control-allow-origin"]) == (401, SHOP)
+        refusal = await page.get(f"{site.path}/look", headers={"Origin": ELSEWHERE})
+        problem(refusal, 403, "origin_refused")
+        # The script may know that it need not ask again.
+        assert refusal.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in refusal.headers
+        unknown = await page.get(f"/api/v1/widgets/{new_id()}/look", headers={"Origin": ELSEWHERE})
+        assert "access-control-allow-origin" not in unknown.headers
         for answer in (
-            await page.get(f"{site.path}/look", headers={"Origin": ELSEWHERE}),
             await site.exchange(page, origin=ELSEWHERE),
             await site.exchange(page, origin=ELSEWHERE, token=site.token()),
             await site.exchange(page, origin=None),

@@ -47,11 +47,14 @@ async def test_what_was_said_is_found_tagged_put_away_and_taken_along(
     await expect(chat.rows.nth(1)).to_be_visible()
 
     await chat.choose("Tags")
-    for tag in ("birds", "music"):
-        await page.get_by_placeholder("New tag").fill(tag)
+    for typed, tags in (("birds", ["birds"]), ("music, whistling", ["music", "whistling"])):
+        await page.get_by_placeholder("New tag").fill(typed)
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("dialog").locator(".chip", has_text=tag)).to_be_visible()
-    await page.get_by_role("button", name="Remove the tag music").click()
+        for tag in tags:
+            await expect(page.get_by_role("dialog").get_by_text(tag, exact=True)).to_be_visible()
+    for tag in ("music", "whistling"):
+        await page.get_by_role("button", name=f"Remove the tag {tag}").click()
+        await expect(page.get_by_role("dialog").get_by_text(tag, exact=True)).to_be_hidden()
     await expect(page.get_by_role("dialog").locator(".chip")).to_have_count(1)
     await auditor.read(page, "tags")
     await chat.picture("tags")

@@ -125,7 +125,7 @@ async def test_a_page_of_an_origin_that_is_not_allowed_gets_nothing(
     await page.wait_for_function("() => 'Kvasir' in window")
     asked = await page.evaluate(
         """async ([server, id]) => {
-          const look = await fetch(`${server}/api/v1/widgets/${id}/look`).then(() => "answered", () => "blocked");
+          const look = await fetch(`${server}/api/v1/widgets/${id}/look`).then(({ status }) => status, () => "blocked");
           const enter = await fetch(`${server}/api/v1/widgets/${id}/visitors`, {
             method: "POST", body: "{}", headers: { "Content-Type": "application/json" },
           }).then(() => "answered", () => "blocked");
@@ -135,11 +135,28 @@ async def test_a_page_of_an_origin_that_is_not_allowed_gets_nothing(
         }""",
         [server.url, widget_id],
     )
-    assert asked[:2] == ["blocked", "blocked"]
+    assert asked[:2] == [403, "blocked"]
     assert asked[2] in (1006, 1008, 4001)
     assert await page.locator("[data-kvasir-widget]").count() == 0
     # What may have been blocked by the policy of the test's own page would prove nothing.
     assert not [complaint for complaint in visitors.complaints if "CSP" in complaint]
+    visitors.complaints.clear()
+
+
+async def test_a_page_that_was_refused_does_not_ask_again(
+    visitors: Visitors, server: ServerProcess, site: OtherSite
+) -> None:
+    visitors.may_lose_network = True
+    widget_id = await made_widget(server, site)
+    page = await visitors.page("about:blank", signed_in=False)
+    await page.clock.install()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/look") else None)
+    async with page.expect_event("requestfinished", lambda request: request.url.endswith("/look")):
+        await page.goto(f"{site.other_origin}/page?widget={widget_id}")
+    await page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => resolve()))")
+    await page.clock.run_for(90_000)
+    assert len(asked) == 1
     visitors.complaints.clear()
 
 

@@ -7,6 +7,7 @@
 
 import { useRef } from "../../vendor/preact/hooks.js";
 import { TAG_CHARS_MAX, TAGS_MAX } from "../conversation_commands.js";
+import { tagsTyped } from "../conversations.js";
 import { html } from "../html.js";
 import * as chat from "../texts/chat.js";
 import { ConfirmDialog } from "./confirm_dialog.js";
@@ -42,10 +43,10 @@ export function TagsDialog({ conversation, suggestions, commands, onDone }) {
   const { tags } = conversation;
   const add = (/** @type {Event} */ event) => {
     event.preventDefault();
-    const tag = field.current?.value.trim() ?? "";
-    if (!field.current || tag === "") return;
+    if (!field.current) return;
+    const added = tagsTyped(field.current.value, suggestions).filter((tag) => !tags.includes(tag));
     field.current.value = "";
-    if (!tags.includes(tag)) void commands.conversations.addTag(conversation, tag);
+    if (added.length > 0) void commands.conversations.addTags(conversation, added);
   };
   const remove = (/** @type {string} */ tag) => {
     void commands.conversations.removeTag(conversation, tag);
@@ -69,7 +70,7 @@ export function TagsDialog({ conversation, suggestions, commands, onDone }) {
       <form class="field-line" onSubmit=${add}>
         <label class="field">
           <span class="visually-hidden">${t("newTag")}</span>
-          <input ref=${field} list="known-tags" dir="auto" maxlength=${TAG_CHARS_MAX} placeholder=${t("newTag")} disabled=${tags.length >= TAGS_MAX} />
+          <input ref=${field} list="known-tags" dir="auto" maxlength=${TAG_CHARS_MAX * TAGS_MAX} placeholder=${t("newTag")} disabled=${tags.length >= TAGS_MAX} />
         </label>
         <datalist id="known-tags">${suggestions.filter((tag) => !tags.includes(tag)).map((tag) => html`<option key=${tag} value=${tag} />`)}</datalist>
         <button type="submit" class="button">${t("addTag")}</button>
