@@ -7,10 +7,10 @@ import { ENDED_NOTICE, Session } from "../../web/js/session.js";
 import { initialState } from "../../web/js/state.js";
 import { Store } from "../../web/js/store.js";
 
-function made({ signOut = async () => undefined } = {}) {
+function made({ signOut = async () => undefined, call = async () => null } = {}) {
   const store = new Store({ ...initialState("t1"), currentId: "c1" }, () => undefined);
   const seen = { addresses: [], cleared: 0 };
-  const session = new Session({ signOut }, store, {
+  const session = new Session({ signOut, call }, store, {
     makeChat: () => ({
       start: () => undefined,
       stop: () => undefined,
@@ -69,4 +69,25 @@ test("a way in that has failed is named above the form", async () => {
     assert.equal(store.state.phase, "signed_out");
     assert.equal(store.state.signInNotice?.key ?? null, key);
   }
+});
+
+test("whoever deletes their account leaves nothing here, is told that it is gone, and is nobody from then on", async () => {
+  const asked = [];
+  const { session, store, seen } = made({
+    call: async (...request) => {
+      asked.push(request);
+      session.end(ENDED_NOTICE);
+    },
+  });
+  assert.equal(await session.deleteAccount("correct horse"), null);
+  assert.deepEqual(asked, [["POST", "me/deletion", { body: { password: "correct horse" } }]]);
+  assert.deepEqual(seen, { addresses: [null], cleared: 1 });
+  assert.deepEqual([store.state.phase, store.state.signInNotice, store.state.user], ["signed_out", { key: "accountDeleted" }, null]);
+});
+
+test("an account that the server does not delete stays signed in, with the reason", async () => {
+  const wrong = new Refusal(403, "wrong_password", "The password is wrong.", null);
+  const { session, store, seen } = made({ call: async () => Promise.reject(wrong) });
+  assert.equal((await session.deleteAccount(null))?.key, "problem.wrong_password");
+  assert.deepEqual([store.state.phase, seen.cleared], ["signed_in", 0]);
 });

@@ -43,6 +43,11 @@ export class AccountApi {
     return this.api.call("POST", "auth/password", { body });
   }
 
+  /** Deletes the account, with everything in it. @param {string | null} password null where the account has none */
+  deleteAccount(password) {
+    return this.api.call("POST", "me/deletion", { body: { ...(password === null ? {} : { password }) } });
+  }
+
   /**
    * @param {string | null} cursor
    * @returns {Promise<Listing<ApiKey>>}

@@ -9,6 +9,7 @@
  * @import { User, WaysIn } from "./wire.d.ts"
  */
 
+import { AccountApi } from "./account_api.js";
 import { Refusal, messageOf } from "./api.js";
 import { backoffMs } from "./backoff.js";
 import { EMPTY_LIST } from "./conversations.js";
@@ -117,11 +118,27 @@ export class Session {
         return;
       }
     }
+    this.leave(chat, null);
+  }
+
+  /** @param {string | null} password null where the account has none @returns {Promise<Saying | null>} what went wrong */
+  async deleteAccount(password) {
+    const chat = this.chat;
+    try {
+      await new AccountApi(this.api).deleteAccount(password);
+    } catch (problem) {
+      return messageOf(problem);
+    }
+    this.leave(chat, { key: "accountDeleted" });
+    return null;
+  }
+
+  /** The next to sign in here may be somebody else. @param {Chat | null} chat of whoever leaves @param {Saying | null} notice */
+  leave(chat, notice) {
     chat?.outbox.clear();
-    // The next to sign in here may be somebody else.
     chat?.outside.showAddress(null);
-    this.end(null);
-    this.store.set({ currentId: null, threadId: newId(), signInNotice: null });
+    this.end(notice);
+    this.store.set({ currentId: null, threadId: newId(), signInNotice: notice });
     this.outside.tellTabs("signed-out");
   }
 

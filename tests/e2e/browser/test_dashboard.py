@@ -185,6 +185,12 @@ async def test_what_an_administrator_changes_holds_and_is_in_the_audit_log(
     await page.get_by_role("button", name="Limits of grace").click()
     await expect(dialog.get_by_label("Answers a day")).to_have_value("7")
     await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Delete grace").click()
+    await expect(dialog).to_contain_text("nobody can bring them back")
+    await picture(page, "delete-user")
+    await dialog.get_by_role("button", name="Delete").click()
+    await expect(row(page, "grace")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Delete admin")).to_have_count(0)
     await page.get_by_role("button", name="Edit admin").click()
     await dialog.get_by_label("Role").select_option("user")
     await dialog.get_by_role("button", name="Edit").click()
@@ -250,7 +256,7 @@ async def test_what_an_administrator_changes_holds_and_is_in_the_audit_log(
     assert await readiness(crowded) == 200
 
     await show(page, "Audit log")
-    for act in ("server.undrain", "server.drain", "persona.update", "persona.create", "user.create"):
+    for act in ("server.undrain", "server.drain", "persona.update", "persona.create", "user.delete", "user.create"):
         await expect(row(page, act)).to_be_visible()
     await row(page, "user.create").get_by_role("button", name="user.create").click()
     await expect(page.get_by_role("row")).to_have_count(2)

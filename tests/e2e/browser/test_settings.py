@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from playwright.async_api import expect
 
@@ -11,6 +12,7 @@ from tests.e2e.browser.axe import PHONE, Auditor
 from tests.e2e.browser.conftest import Visitors
 from tests.e2e.browser.pages import ChatPage, SignInPage
 from tests.support.client import PASSWORD
+from tests.support.server_process import ServerProcess
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
@@ -92,3 +94,38 @@ async def test_keys_are_shown_once_sessions_are_dropped_and_sign_ins_ended(visit
     # The newest of the others is the one from above.
     await page.get_by_role("button", name="End the sign-in").first.click()
     await expect(other.get_by_role("heading", name="Sign in to Kvasir")).to_be_visible()
+
+
+async def test_an_account_is_deleted_by_whoever_has_its_password(
+    visitors: Visitors, server: ServerProcess, auditor: Auditor
+) -> None:
+    visitors.may_lose_network = True
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=30) as admin:
+        signed_in = await admin.post("/api/v1/auth/login", json={"username": "admin", "password": PASSWORD})
+        admin.cookies.clear()
+        admin.headers["Authorization"] = f"Bearer {signed_in.json()['token']}"
+        made = await admin.post("/api/v1/admin/users", json={"username": "leaver", "password": PASSWORD})
+        assert made.status_code == 201, made.text
+    page = await visitors.page("/#/settings/sign-in", signed_in=False)
+    await SignInPage(page).sign_in("leaver", PASSWORD)
+    await page.get_by_role("button", name="Delete my account").scroll_into_view_if_needed()
+    await ChatPage(page).picture("settings-deletion")
+    await page.get_by_role("button", name="Delete my account").click()
+    dialog = page.get_by_role("dialog")
+    await auditor.read(page, "deleting the account")
+    await ChatPage(page).picture("delete-account")
+    name, password = dialog.get_by_label("Your name, to be sure"), dialog.get_by_label("Current password")
+    for typed_name, typed_password, answer in (
+        ("somebody", PASSWORD, "Your name is leaver."),
+        ("leaver", "not the password", "The current password is not right."),
+    ):
+        await name.fill(typed_name)
+        await password.fill(typed_password)
+        await dialog.get_by_role("button", name="Delete for good").click()
+        await expect(dialog.get_by_role("alert")).to_have_text(answer)
+    await password.fill(PASSWORD)
+    await dialog.get_by_role("button", name="Delete for good").click()
+    await expect(page.get_by_text("Your account is deleted, with everything in it.")).to_be_visible()
+    await SignInPage(page).sign_in("leaver", PASSWORD)
+    await expect(page.get_by_text("The name or the password is not right.")).to_be_visible()
+    assert auditor.found == []

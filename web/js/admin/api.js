@@ -152,6 +152,11 @@ export class AdminApi {
     return this.api.call("POST", `admin/users/${part(id)}/password`, { body: { new_password: password } });
   }
 
+  /** @param {string} id */
+  deleteUser(id) {
+    return this.api.call("DELETE", `admin/users/${part(id)}`);
+  }
+
   /** @param {"users" | "keys"} kind @param {string} id @returns {Promise<Quota>} */
   quota(kind, id) {
     return this.get(`admin/${kind}/${part(id)}/quota`);

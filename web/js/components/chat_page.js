@@ -80,7 +80,7 @@ export function ChatPage({ state, session, commands, preferences }) {
         />
         <${Banner} connection=${state.connection} unsentCount=${unsent.length} onReconnect=${() => session.chat?.socket.open()} />
         ${settings !== null
-          ? html`<${SettingsPage} page=${settings} state=${state} commands=${commands} preferences=${preferences} />`
+          ? html`<${SettingsPage} page=${settings} state=${state} session=${session} commands=${commands} preferences=${preferences} />`
           : html`
               ${current && html`<${ConversationNote} conversation=${current} commands=${commands} />`}
               <${Thread} state=${state} commands=${commands} isFinding=${isFinding} onFound=${() => setFinding(false)} />

@@ -4,6 +4,7 @@
  * @import { Commands } from "../commands.js"
  * @import { Preferences } from "../preferences.js"
  * @import { SettingsPageName } from "../route.js"
+ * @import { Session } from "../session.js"
  * @import { State } from "../state.js"
  */
 
@@ -22,8 +23,8 @@ import { UsagePage } from "./settings_usage.js";
 
 const PAGES = { general: GeneralPage, sessions: SessionsPage, "sign-in": SignInPage, keys: KeysPage, usage: UsagePage };
 
-/** @param {{page: SettingsPageName, state: State, commands: Commands, preferences: Preferences}} props */
-export function SettingsPage({ page, state, commands, preferences }) {
+/** @param {{page: SettingsPageName, state: State, session: Session, commands: Commands, preferences: Preferences}} props */
+export function SettingsPage({ page, state, session, commands, preferences }) {
   const { t } = useTexts(texts);
   const account = useMemo(() => new AccountApi(commands.chat.api), [commands]);
   const view = PAGES[page];
@@ -41,7 +42,7 @@ export function SettingsPage({ page, state, commands, preferences }) {
           )}
           <a class="tabs-close icon-button" href=${hashOf(state.currentId)} aria-label=${t("backToChat")} title=${t("backToChat")}><${Icon} name="close" /></a>
         </nav>
-        <${view} key=${page} state=${state} account=${account} commands=${commands} preferences=${preferences} />
+        <${view} key=${page} state=${state} session=${session} account=${account} commands=${commands} preferences=${preferences} />
       </div>
     </div>
   `;

@@ -1,8 +1,9 @@
 /**
- * Where one is signed in, ending that from here, and one's password.
+ * Where one is signed in, ending that from here, one's password, and the end of the account.
  *
  * @import { AccountApi } from "../account_api.js"
  * @import { Commands } from "../commands.js"
+ * @import { Session } from "../session.js"
  * @import { State } from "../state.js"
  * @import { Saying } from "../texts.js"
  */
@@ -14,9 +15,10 @@ import { html } from "../html.js";
 import * as texts from "../texts/settings.js";
 import { useTexts } from "./language.js";
 import { Loading, allOf, useLoaded } from "./loaded.js";
+import { DeletionSection } from "./settings_deletion.js";
 
-/** @param {{state: State, account: AccountApi, commands: Commands}} props */
-export function SignInPage({ state, account, commands }) {
+/** @param {{state: State, session: Session, account: AccountApi, commands: Commands}} props */
+export function SignInPage({ state, session, account, commands }) {
   const { t } = useTexts(texts);
   const loaded = useLoaded(() => allOf((cursor) => account.signIns(cursor)));
   const end = async (/** @type {string} */ id) => {
@@ -48,6 +50,7 @@ export function SignInPage({ state, account, commands }) {
       </ul>
     </section>
     <${PasswordForm} username=${state.user?.username ?? ""} account=${account} onChanged=${loaded.reload} />
+    <${DeletionSection} username=${state.user?.username ?? ""} session=${session} />
   `;
 
   /** @param {string} time */

@@ -4,8 +4,6 @@ import * as problems from "./problems.js";
 
 export const en = {
   ...problems.en,
-  "problem.last_administrator": "This is the only administrator who can act. Make somebody else one first.",
-  "problem.fixed_role": "The account admin keeps its role: every start prints a sign-in link for it.",
   "column.name": "Name",
   "column.role": "Role",
   "column.created": "Made",
@@ -61,6 +59,11 @@ export const en = {
   passwordOf: "Reset the password of {username}",
   resetTitle: "Reset the password of {username}?",
   reset: "Reset",
+  delete: "Delete",
+  deleteOf: "Delete {username}",
+  deleteTitle: "Delete the account {username}?",
+  deleteText: "Its conversations, API keys and sign-ins go with it, and nobody can bring them back. What it has used stays in the sums.",
+  userDeleted: "The account {username} is deleted. If it had many conversations, the last of them go within the next minutes.",
   passwordReset: "The password is changed, and every sign-in of {username} has ended.",
   limits: "Limits",
   limitsOf: "Limits of {username}",
@@ -113,8 +116,6 @@ export const en = {
 /** @type {Record<keyof typeof en, import("../texts.js").Text>} */
 export const zh = {
   ...problems.zh,
-  "problem.last_administrator": "这是唯一可操作的管理员，请先任命其他管理员。",
-  "problem.fixed_role": "账号 admin 的角色不可更改：每次启动都会为它打印登录链接。",
   "column.name": "名称",
   "column.role": "角色",
   "column.created": "创建时间",
@@ -170,6 +171,11 @@ export const zh = {
   passwordOf: "重置 {username} 的密码",
   resetTitle: "重置 {username} 的密码？",
   reset: "重置",
+  delete: "删除",
+  deleteOf: "删除 {username}",
+  deleteTitle: "删除账号 {username}？",
+  deleteText: "其对话、API 密钥和登录将一并删除且无法恢复，用量仍计入统计。",
+  userDeleted: "账号 {username} 已删除。如对话较多，剩余部分将在几分钟内删除完毕。",
   passwordReset: "密码已更改，{username} 的所有登录均已结束。",
   limits: "限额",
   limitsOf: "{username} 的限额",

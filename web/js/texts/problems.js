@@ -23,6 +23,8 @@ export const en = {
   "problem.unknown_persona": "This persona does not exist any more. Choose another one.",
   "problem.import_invalid": "This file is not an exported conversation. {detail}",
   "problem.wrong_password": "The current password is not right.",
+  "problem.last_administrator": "This is the only administrator who can act. Make somebody else one first.",
+  "problem.fixed_role": "The account admin stays, with its role: every start prints a sign-in link for it.",
   "problem.too_many_keys": "There are too many keys already. Revoke one that is not used any more.",
   "problem.session_active": "This conversation is being answered right now. Try again when the answer has ended.",
 };
@@ -48,6 +50,8 @@ export const zh = {
   "problem.unknown_persona": "该角色已不存在，请选择其他角色。",
   "problem.import_invalid": "该文件不是导出的对话。{detail}",
   "problem.wrong_password": "当前密码不正确。",
+  "problem.last_administrator": "这是唯一可操作的管理员，请先任命其他管理员。",
+  "problem.fixed_role": "账号 admin 不可删除，角色也不可更改：每次启动都会为它打印登录链接。",
   "problem.too_many_keys": "密钥数量已达上限，请先撤销不再使用的密钥。",
   "problem.session_active": "该对话正在生成回答，请在完成后重试。",
 };

@@ -15,6 +15,7 @@ export const en = {
   haveAccount: "I have an account",
   help: "No password? The server prints a sign-in link each time it starts.",
   ended: "Your sign-in has ended. Sign in again to go on.",
+  accountDeleted: "Your account is deleted, with everything in it.",
   linkExpired:
     "This sign-in link has been used or is too old. Each link works once. Restart the server for a new one, or sign in with your password.",
   oidcFailed: "Signing in over there did not work. Try again, or ask an administrator: the server's log has the reason.",
@@ -40,6 +41,7 @@ export const zh = {
   haveAccount: "已有账号",
   help: "没有密码？服务器每次启动时都会输出一个登录链接。",
   ended: "登录已失效，请重新登录。",
+  accountDeleted: "账号及其所有内容已删除。",
   linkExpired: "该登录链接已被使用或已过期，每个链接只能使用一次。请重启服务器获取新链接，或使用密码登录。",
   oidcFailed: "通过外部服务登录失败。请重试，或请管理员在服务器日志中查看原因。",
   wrong: "用户名或密码不正确。",

@@ -1,5 +1,5 @@
 /**
- * Everybody's accounts: make one, change role and state, reset a password, set limits and how long conversations are kept.
+ * Everybody's accounts: make one, change role and state, reset a password, set limits and how long conversations are kept, delete.
  *
  * @import { Account } from "../wire.d.ts"
  */
@@ -19,13 +19,13 @@ const ROLES = /** @type {const} */ (["user", "agent", "admin"]);
 
 export function UsersView() {
   const { t, language } = useTexts(texts);
-  const { api } = useDesk();
+  const { api, store } = useDesk();
   const notice = useNotice();
   const [role, setRole] = useState("");
-  const [opened, setOpened] = useState(/** @type {{what: "edit" | "password" | "limits", account: Account} | {what: "new"} | null} */ (null));
+  const [opened, setOpened] = useState(/** @type {{what: "edit" | "password" | "limits" | "delete", account: Account} | {what: "new"} | null} */ (null));
   const listing = useListing((cursor) => api.users(cursor, role), [role]);
   const close = () => setOpened(null);
-  const open = (/** @type {"edit" | "password" | "limits"} */ what, /** @type {Account} */ account) => () => setOpened({ what, account });
+  const open = (/** @type {"edit" | "password" | "limits" | "delete"} */ what, /** @type {Account} */ account) => () => setOpened({ what, account });
   const create = async (/** @type {FormData} */ fields) => {
     const password = String(fields.get("password"));
     const made = await api.createUser({
@@ -34,6 +34,12 @@ export function UsersView() {
       ...(password === "" ? {} : { password }),
     });
     notice(t("userMade", { username: made.username }));
+    void listing.reload();
+  };
+  const remove = async () => {
+    if (opened?.what !== "delete") return;
+    await api.deleteUser(opened.account.id);
+    notice(t("userDeleted", { username: opened.account.username }));
     void listing.reload();
   };
   return html`
@@ -69,6 +75,8 @@ export function UsersView() {
               <button type="button" class="button button-small" aria-label=${t("editOf", { username: account.username })} onClick=${open("edit", account)}>${t("edit")}</button>
               <button type="button" class="button button-small" aria-label=${t("limitsOf", { username: account.username })} onClick=${open("limits", account)}>${t("limits")}</button>
               <button type="button" class="button button-small" aria-label=${t("passwordOf", { username: account.username })} onClick=${open("password", account)}>${t("password")}</button>
+              ${account.id !== store.state.user?.id &&
+              html`<button type="button" class="button button-small button-danger" aria-label=${t("deleteOf", { username: account.username })} onClick=${open("delete", account)}>${t("delete")}</button>`}
             </span>
           `,
         },
@@ -84,6 +92,12 @@ export function UsersView() {
     `}
     ${opened?.what === "edit" && html`<${UserDialog} account=${opened.account} onClose=${close} onSaved=${listing.reload} />`}
     ${opened?.what === "limits" && html`<${LimitsDialog} kind="users" id=${opened.account.id} name=${opened.account.username} onClose=${close} />`}
+    ${opened?.what === "delete" &&
+    html`
+      <${Dialog} title=${t("deleteTitle", { username: opened.account.username })} action=${t("delete")} isDanger onSubmit=${remove} onClose=${close}>
+        <p>${t("deleteText")}</p>
+      <//>
+    `}
     ${opened?.what === "password" && html`<${PasswordDialog} account=${opened.account} onClose=${close} />`}
   `;
 }
