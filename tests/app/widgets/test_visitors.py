@@ -229,6 +229,17 @@ async def test_a_visitors_token_works_for_an_hour_and_ends_with_the_account(runn
             problem(await site.exchange(page, visitor_key=key), 403, "visitor_refused")
 
 
+async def test_an_administrator_deletes_a_visitor_as_anybody_else(running: RunningApp) -> None:
+    async with site_of(running) as site, running.anonymous() as page:
+        key = (await entered(site))["visitor_key"]
+        async with site.visitor(visitor_key=key) as visitor:
+            visitor_id = (await entered(site, visitor_key=key))["visitor"]["id"]
+            await visitor.post(f"{site.path}/conversations")
+            assert (await site.admin.delete(f"/api/v1/admin/users/{visitor_id}")).status_code == 204
+            problem(await visitor.get(f"{site.path}/conversations"), 401, "unauthenticated")
+        problem(await site.exchange(page, visitor_key=key), 401, "visitor_key_refused")
+
+
 async def test_a_visitors_account_stays_one(running: RunningApp) -> None:
     async with site_of(running) as site, running.signed_in("bob") as bob:
         account = f"/api/v1/admin/users/{(await entered(site))['visitor']['id']}"
