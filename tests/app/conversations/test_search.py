@@ -108,19 +108,23 @@ async def test_an_answer_is_found_once_it_has_ended(chat: Chat) -> None:
 async def test_a_search_is_narrowed_and_paged_like_the_list(
     running: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for look, share, few in (
-        (1, 0.0, 2000),
-        (1, 0.3, 2000),
-        (1, 2.0, 2000),
-        (1, 2.0, 0),
-        (3, 0.0, 2000),
-        (200, 0.02, 2000),
+    # By the list only, in looks of one or more; then by both, by the index, and with words and a tag the other way around.
+    for look, share, rare, few in (
+        (1, 0.0, 0.0, 2000),
+        (3, 0.0, 0.0, 2000),
+        (1, 0.3, 0.3, 2000),
+        (1, 2.0, 0.0, 2000),
+        (1, 2.0, 0.0, 0),
+        (1, 2.0, 2.0, 2000),
+        (1, 2.0, 2.0, 0),
+        (200, 0.035, 0.0125, 2000),
     ):
         monkeypatch.setattr(listing, "FIRST_LOOK", look)
         monkeypatch.setattr(listing, "FITTING_SHARE", share)
+        monkeypatch.setattr(listing, "RARE_SHARE", rare)
         monkeypatch.setattr(listing, "FEW", few)
         monkeypatch.setattr(listing, "FURTHER", look)
-        async with running.signed_in(f"ann{look}-{share}-{few}") as client:
+        async with running.signed_in(f"ann{look}-{share}-{rare}-{few}") as client:
             for number in range(9):
                 word = "rare" if number == 0 else "common"
                 body = await created(client, title=f"{word} t{number}", tags=["odd"] if number % 2 else ["even"])

@@ -166,6 +166,12 @@ async def test_every_list_goes_by_an_index(chat: Chat, monkeypatch: pytest.Monke
     monkeypatch.setattr(listing, "FIRST_LOOK", 1)
     monkeypatch.setattr(listing, "FITTING_SHARE", 2.0)
     for query, index in [({"q": "river"}, "search_index"), ({"tag": "a"}, "conversation_tags")]:
+        monkeypatch.setattr(listing, "RARE_SHARE", 0.0)
+        _, by_both, *_ = await plans(chat, **query)
+        assert index in by_both
+        assert "ix_conversations_user_id_" in by_both
+        require_no_scan(by_both)
+        monkeypatch.setattr(listing, "RARE_SHARE", 2.0)
         _, by_index, *_ = await plans(chat, **query)
         assert index in by_index
         # What was found is read by its ids, and not by going through all that its owner has.
