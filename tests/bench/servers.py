@@ -1,7 +1,7 @@
 """Concurrent chats against several servers with an OpenAI-compatible API, in turn, and the table of what each of them did.
 
-    python -m tests.bench.servers CHAT_LOAD --server NAME URL MODEL [--server NAME URL MODEL …] [--key NAME KEY]
-                                  [--no-keepalive NAME] [--rounds 5] [--unique] [--out FOLDER] [-- OPTIONS]
+    python -m tests.bench.servers --server NAME URL MODEL [--server NAME URL MODEL …] [--key NAME KEY]
+                                  [--no-keepalive NAME] [--rounds 5] [--unique] [--out FOLDER] CHAT_LOAD [-- OPTIONS]
 
 CHAT_LOAD is the load script of the harness (`chat_load.py`), which is run once for each server in each round; what stands behind
 `--` goes to it unchanged, such as `--chats 16 --turns 6`. Every round has a seed of its own, so that no server finds in its cache
