@@ -98,7 +98,7 @@ def test_of_ipv6_only_global_unicast_is_gone_to(address: IPv6Address) -> None:
     if AddressRules("").allows(str(address)):
         is_wrapped = address.ipv4_mapped is not None or address in IPv6Network("64:ff9b::/96")
         assert is_wrapped or address in IPv6Network("2000::/3")
-        assert is_wrapped or address.is_global or address.teredo is not None
+        assert is_wrapped or address.is_global or address.teredo is not None or address.sixtofour is not None
 
 
 def test_a_form_that_nobody_routes_is_gone_to_where_it_and_what_is_in_it_are_allowed() -> None:
