@@ -135,7 +135,7 @@ class Engine:
         try:
             answer = Answer.to(request, prompt_ids, self._arrival(arrived_at), dropped_turns, grammar)
             self._memory.begin_turn(answer.sequence, request)
-            self._groundwork.turn_begins(request.session_key)
+            self._groundwork.forget(request.session_key)
             self._answers[request.request_id] = answer
             self._scheduler.add(answer.sequence)
         except Exception:
@@ -162,12 +162,14 @@ class Engine:
 
     def drop_session(self, key: SessionKey, reply: Callable[[bool | EngineError], None]) -> None:
         """Cancel a session's turns and forget it in every tier; the reply comes when no file of it is left."""
+        self._groundwork.forget(key)
         self._cancel(lambda answer: answer.is_turn_of(key))
         is_there = self._memory.sessions.get(key) is not None
         self._memory.drop_session(key, lambda is_gone: reply(is_there if is_gone else FilesNotDeleted()))
 
     def drop_namespace(self, namespace: Namespace, reply: Callable[[int | EngineError], None]) -> None:
         """The same for everything of a user."""
+        self._groundwork.forget_namespace(namespace)
         self._cancel(lambda answer: answer.is_within(namespace))
         count = len(self._memory.sessions.within(namespace))
         self._memory.drop_namespace(namespace, lambda is_gone: reply(count if is_gone else FilesNotDeleted()))

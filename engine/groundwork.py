@@ -20,7 +20,7 @@ from engine.scheduler import Scheduler
 from engine.sequence import Sequence as TokenSequence
 from engine.session import Session
 from engine.snapshot import SessionState
-from engine.types import FinishReason, SessionKey
+from engine.types import FinishReason, Namespace, SessionKey
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +50,15 @@ class Groundwork:
     def _may_open(self) -> bool:
         return bool(self._openings) and not self._scheduler.has_work
 
-    def turn_begins(self, key: SessionKey | None) -> None:
-        """What would have been opened is there."""
+    def forget(self, key: SessionKey | None) -> None:
+        """The session's next turn is there, or never comes."""
         if key is not None:
             self._openings.pop(key, None)
+
+    def forget_namespace(self, namespace: Namespace) -> None:
+        """Nothing of it comes any more, its parts included."""
+        for key in [key for key in self._openings if namespace.covers(key.namespace)]:
+            del self._openings[key]
 
     def turn_ended(self, sequence: TokenSequence, num_tokens: int) -> None:
         """The session's next prompt is going to begin with the first `num_tokens` of the sequence."""

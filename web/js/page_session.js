@@ -10,6 +10,7 @@
 
 import { Refusal, messageOf } from "./api.js";
 import { backoffMs } from "./backoff.js";
+import { refusedSignIn, waysIn } from "./coming_in.js";
 
 /**
  * What a page's state says of who is there.
@@ -60,12 +61,8 @@ export class PageSession {
   }
 
   /** @returns {Promise<WaysIn>} */
-  async waysIn() {
-    try {
-      return await this.api.waysIn();
-    } catch {
-      return { signup: "closed", oidc: null };
-    }
+  waysIn() {
+    return waysIn(this.api);
   }
 
   /** @param {string} username @param {string} password */
@@ -86,10 +83,7 @@ export class PageSession {
       this.outside.tellTabs("signed-in");
       return null;
     } catch (problem) {
-      if (!(problem instanceof Refusal)) return messageOf(problem);
-      if (problem.status === 401) return { key: "wrong" };
-      if (problem.status === 429) return { key: "tooManyTries", values: { wait_s: problem.retryAfterS ?? 60 } };
-      return messageOf(problem);
+      return refusedSignIn(problem);
     }
   }
 

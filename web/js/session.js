@@ -12,6 +12,7 @@
 import { AccountApi } from "./account_api.js";
 import { Refusal, messageOf } from "./api.js";
 import { backoffMs } from "./backoff.js";
+import { refusedSignIn, waysIn } from "./coming_in.js";
 import { EMPTY_LIST } from "./conversations.js";
 import { newId } from "./ids.js";
 import { PLAIN } from "./state.js";
@@ -80,13 +81,9 @@ export class Session {
     return this.enter(() => this.api.signUp(username, password));
   }
 
-  /** How people come in here; a server that cannot be asked has a password field all the same. @returns {Promise<WaysIn>} */
-  async waysIn() {
-    try {
-      return await this.api.waysIn();
-    } catch {
-      return { signup: "closed", oidc: null };
-    }
+  /** How people come in here. @returns {Promise<WaysIn>} */
+  waysIn() {
+    return waysIn(this.api);
   }
 
   /**
@@ -100,10 +97,7 @@ export class Session {
       this.outside.tellTabs("signed-in");
       return null;
     } catch (problem) {
-      if (!(problem instanceof Refusal)) return messageOf(problem);
-      if (problem.status === 401) return { key: "wrong" };
-      if (problem.status === 429) return { key: "tooManyTries", values: { wait_s: problem.retryAfterS ?? 60 } };
-      return messageOf(problem);
+      return refusedSignIn(problem);
     }
   }
 
