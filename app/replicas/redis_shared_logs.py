@@ -211,8 +211,14 @@ class RedisSharedLogs:
                 try:
                     await self._share(dict(self._held))
                     await self._link.commands.ping()
+                    while self._is_behind():
+                        await self._share(dict(self._held))
                 except AWAY as problem:
                     self._link.failed(problem)
                 else:
                     self._is_away = False
                     self._link.answered()
+
+    def _is_behind(self) -> bool:
+        """Whether Redis lacks frames: also those that came while the others were on their way to it."""
+        return any(held.shared_seq < len(held.frames) and not held.is_deposed for held in self._held.values())

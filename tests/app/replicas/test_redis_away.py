@@ -122,6 +122,21 @@ async def test_a_redis_that_does_not_answer_holds_frames_up_once_and_not_for_lon
     await eventually_equal(lambda: whatever_is_there(other, "r"), FRAMES[:4])
 
 
+async def test_a_frame_that_comes_while_the_others_are_on_their_way_back_is_not_forgotten(
+    own_redis: RedisServer, pair: list[Member]
+) -> None:
+    one, other = pair
+    assert await appended(one, "r", 1, FRAMES[:2])
+    own_redis.freeze()
+    assert await appended(one, "r", 3, [FRAMES[2]])
+    assert one.link is not None
+    given_up = one.link.round_trips
+    await eventually(lambda: one.link.round_trips > given_up or one.link.problem is None)  # type: ignore[union-attr]
+    assert await appended(one, "r", 4, [FRAMES[3]])
+    own_redis.thaw()
+    await eventually_equal(lambda: whatever_is_there(other, "r"), FRAMES[:4])
+
+
 async def whatever_is_there(member: Member, response_id: str) -> list[bytes]:
     try:
         return await member.logs.read(response_id)
