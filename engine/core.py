@@ -199,6 +199,8 @@ class Engine:
     def step(self) -> list[EngineEvent]:
         """Compute one step, where there is work, and return all events since the last one."""
         self._memory.tend()
+        if (answer := self._groundwork.obsolete) is not None:
+            self._finish(answer, FinishReason.CANCELLED)
         if self._groundwork.is_due and (answer := self._groundwork.begin(self._arrival(self._clock()))):
             self._answers[answer.sequence.request_id] = answer
         if self._scheduler.has_work:
@@ -276,8 +278,7 @@ class Engine:
         begun = self._clock()
         sampled = self._runner.run(plan.run, states)
         took_s = self._clock() - begun
-        self._scheduler.step_size.observe(plan.load, took_s)
-        self._scheduler.speculation.observe(plan.run, took_s)
+        self._scheduler.measured(plan, took_s)
         return [(token_id, state.likelihood) for token_id, state in zip(sampled, states, strict=True)]
 
     def _postprocess(self, plan: StepPlan, sampled: Sequence[tuple[int | None, Likelihood | None]]) -> None:

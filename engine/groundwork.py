@@ -37,12 +37,12 @@ class Groundwork:
         self._memory = memory
         self._between_ids = tuple(between_ids)
         self._openings: OrderedDict[SessionKey, tuple[Session, list[int]]] = OrderedDict()
-        self._is_busy = False
+        self._answer: Answer | None = None
 
     @property
     def is_due(self) -> bool:
         """Whether the next step begins something."""
-        if self._is_busy:
+        if self._answer is not None:
             return False
         return self._memory.prefixes.next_to_build() is not None or self._may_open
 
@@ -73,12 +73,19 @@ class Groundwork:
     def begin(self, arrival: Arrival) -> Answer | None:
         """Queue the next piece where one is due: a prefix whenever there is one, an opening while there is nothing else to do."""
         answer = self._next_prefix(arrival) or self._next_opening(arrival)
-        self._is_busy = answer is not None
+        self._answer = answer
         return answer
+
+    @property
+    def obsolete(self) -> Answer | None:
+        """The opening that is being computed, where its session has left the device: a page must not belong to one that has gone."""
+        session = self._answer.sequence.session if self._answer is not None else None
+        has_left = session is not None and session.state not in (SessionState.DEVICE, SessionState.ACTIVE)
+        return self._answer if has_left else None
 
     def end(self, answer: Answer, reason: FinishReason) -> None:
         """The sequence that `begin` returned has ended."""
-        self._is_busy = False
+        self._answer = None
         is_built = reason in (FinishReason.STOP, FinishReason.LENGTH)
         if answer.prefix is not None:
             self._memory.end_prefix(answer.prefix, answer.sequence, is_built=is_built)

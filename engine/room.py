@@ -40,7 +40,7 @@ class Room:
         """Whether one more may run beside these: by their number, and by how long a step with all of them would take."""
         if len(others) >= self._max_running:
             return False
-        return self._step_size.may_join(load_of(others), len(sequence.tokens), usual_s(others, self._step_size))
+        return self._step_size.may_join(load_of(others), len(sequence.tokens), usual_s(others))
 
     def fits(self, sequence: TokenSequence, shared_pages: int, others: Sequence[TokenSequence]) -> bool:
         """Whether it may run beside these. `shared_pages` are those it needs and they hold."""
@@ -158,28 +158,17 @@ def is_watched(answers: Iterable[TokenSequence]) -> bool:
     return any(answer.priority is not Priority.BACKGROUND for answer in answers)
 
 
-def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
+def usual_s(answers: Iterable[TokenSequence]) -> float | None:
     """Seconds between two tokens that the quickest of these is used to, of those that are watched."""
-    # Answers that began together have one and the same.
-    lightest = {
-        id(answer.lightest): answer.lightest for answer in answers if answer.priority is not Priority.BACKGROUND
-    }
-    return min((step_size.seconds(load) for load in lightest.values() if load is not None), default=None)
+    paces = (answer.pace.usual_s for answer in answers if answer.priority is not Priority.BACKGROUND)
+    return min((pace_s for pace_s in paces if pace_s is not None), default=None)
 
 
-def note_pace(plan: StepPlan, step_size: StepSize) -> None:
-    """Remember for each answer the lightest step in which it got a token."""
-    answers = load_of([item.sequence for item in plan.run if item.is_answer])
-    answers_s = step_size.seconds(answers)
-    seconds: dict[int, float] = {}
+def note_pace(plan: StepPlan, took_s: float) -> None:
+    """Remember for each answer how long its token took."""
     for item in plan.run:
-        lightest = item.sequence.lightest
-        if not item.is_answer or lightest is answers:
-            continue
-        if lightest is not None and id(lightest) not in seconds:
-            seconds[id(lightest)] = step_size.seconds(lightest)
-        if lightest is None or answers_s < seconds[id(lightest)]:
-            item.sequence.lightest = answers
+        if item.is_answer:
+            item.sequence.pace.note(took_s)
 
 
 def pages_for_one_more(sequence: TokenSequence) -> int:

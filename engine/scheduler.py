@@ -22,7 +22,6 @@ from collections.abc import Sequence as Items
 from engine.admission import Admission, Missing, Restoring, counted, origin
 from engine.cached_page import CachedPage
 from engine.config import PAGE_TOKENS
-from engine.errors import EngineError
 from engine.fair_shares import FairShares
 from engine.kv_reserve import KVReserve
 from engine.page_keys import PageKey
@@ -30,12 +29,13 @@ from engine.pages import PageId, pages_for
 from engine.prefix_cache import PrefixCache
 from engine.prefix_match import PrefixMatch
 from engine.room import Room, note_pace, require_room
-from engine.sequence import Sequence, SequenceState
+from engine.sequence import Sequence, SequenceState, by_arrival
+from engine.sequence_check import check_sequences
+from engine.shared_beginnings import is_underway
 from engine.speculation import Speculation
 from engine.step_budget import fit_into_pages, prompt_budget, share_among_prompts
 from engine.step_plan import EngineStalled, Scheduled, StepPlan
 from engine.step_size import StepSize
-from engine.types import Namespace
 from engine.waiting_queue import WaitingQueue, goes_first
 from engine.watchdog import Watchdog
 
@@ -84,7 +84,7 @@ class Scheduler:
     @property
     def waiting(self) -> tuple[Sequence, ...]:
         """In the order of arrival."""
-        return tuple(sorted(self.queue, key=_by_arrival))
+        return tuple(sorted(self.queue, key=by_arrival))
 
     @property
     def running(self) -> tuple[Sequence, ...]:
@@ -141,24 +141,30 @@ class Scheduler:
 
     def _admit_fitting(self, order: list[Sequence], now: float) -> list[Admission]:
         admitted: list[Admission] = []
-        blocked: list[Sequence] = []
+        passed: list[Sequence] = []
+        num_blocked = 0
         for sequence in order:
             others = [*self._running, *self._restoring]
             if not self._room.has_place(sequence, others):
                 break
+            if self._is_underway(sequence):
+                passed.append(sequence)
+                continue
             match = self._match(sequence)
             if self._room.fits(sequence, self._num_shared_in_use(match), others):
-                for other in blocked:
+                for other in passed:
                     self.queue.count_pass(other)
                 admitted.append(self._begin(sequence, match, now))
             else:
-                blocked.append(sequence)
-            if any(map(goes_first, blocked)) or len(blocked) == MAX_LOOKED_AT:
+                passed.append(sequence)
+                num_blocked += 1
+            if any(map(goes_first, passed)) or num_blocked == MAX_LOOKED_AT:
                 break
         return admitted
 
     def _displace(self, order: list[Sequence], now: float) -> list[Admission]:
         """One sequence, where others have to give way to it."""
+        order = [sequence for sequence in order if not self._is_underway(sequence)]
         found = self._room.displacement(order, self._running, [*self._restoring], now)
         if found is None:
             return []
@@ -217,9 +223,14 @@ class Scheduler:
         for scheduled in plan.run:
             scheduled.sequence.pages += self._allocate(scheduled.num_pages_lacking)
 
+    def measured(self, plan: StepPlan, took_s: float) -> None:
+        """The step took this long to compute, on the engine's clock."""
+        self.step_size.observe(plan.load, took_s)
+        self.speculation.observe(plan.run, took_s)
+        note_pace(plan, took_s)
+
     def advance(self, plan: StepPlan) -> None:
         """The step has been computed: the KV of its tokens is there, and that of prompts can be used by others."""
-        note_pace(plan, self.step_size)
         for scheduled in plan.run:
             sequence = scheduled.sequence
             self._shares.serve(sequence.account, int(scheduled.samples))
@@ -236,21 +247,7 @@ class Scheduler:
 
     def check_integrity(self) -> None:
         """Raise where lists, states and pages contradict each other."""
-        arrivals = [sequence.arrival for sequence in self._running]
-        if arrivals != sorted(set(arrivals)):
-            raise EngineError("the running sequences are out of order")
-        for sequences, state in (
-            (self.queue, SequenceState.WAITING),
-            (self._restoring, SequenceState.RESTORING),
-            (self._running, SequenceState.RUNNING),
-        ):
-            if any(sequence.state is not state for sequence in sequences):
-                raise EngineError(f"a sequence among those {state.name} is in another state")
-        if any(sequence.pages or sequence.num_computed for sequence in self.queue):
-            raise EngineError("a waiting sequence holds pages")
-        for sequence in self._running:
-            if not pages_for(sequence.num_computed) <= len(sequence.pages) <= pages_for(len(sequence.tokens)):
-                raise EngineError("a running sequence has fewer pages than tokens computed, or more than tokens")
+        check_sequences(self.queue, self._restoring, self._running)
         self.cache.check_integrity()
         self.check_pages()
 
@@ -261,23 +258,28 @@ class Scheduler:
         self.pool.check_integrity([*held, *copied, *self.cache.device_pages()])
 
     def _stalled(self) -> EngineStalled:
-        holding = len(self._running) + len(self._restoring)
-        return EngineStalled(len(self.queue), holding, self.pool.num_free, self.pool.num_pages)
+        num_holding = len(self._running) + len(self._restoring)
+        return EngineStalled(len(self.queue), num_holding, self.pool.num_free, self.pool.num_pages)
 
     # --- what the prefix cache has: up to `_publish` nothing changes anything -----------------------------------------
 
     def _match(self, sequence: Sequence) -> PrefixMatch:
         if sequence.namespace is None:
             return PrefixMatch()
-        keys = self._keys(sequence, sequence.namespace)
+        keys = self._keys(sequence)
         match = self.cache.match(sequence.tokens, sequence.namespace, sequence.public_tokens, keys)
         first = next((place for place, page in enumerate(match.pages) if page.device is None), None)
         if first is None or self.worth_fetching(match.pages[first:]):
             return match
         return PrefixMatch(match.pages[:first])
 
-    def _keys(self, sequence: Sequence, namespace: Namespace) -> list[PageKey]:
-        return self.cache.page_keys(sequence.tokens, namespace, sequence.public_tokens, sequence.page_keys)
+    def _is_underway(self, sequence: Sequence) -> bool:
+        return is_underway(sequence, self._keys(sequence), self._running)
+
+    def _keys(self, sequence: Sequence) -> list[PageKey]:
+        if sequence.namespace is None:
+            return []
+        return self.cache.page_keys(sequence.tokens, sequence.namespace, sequence.public_tokens, sequence.page_keys)
 
     def _num_shared_in_use(self, match: PrefixMatch) -> int:
         return sum(page.device is not None and not self.pool.is_evictable(page.device) for page in match.pages)
@@ -288,10 +290,9 @@ class Scheduler:
         if sequence.namespace is None or end <= sequence.num_published:
             return
         indices = range(sequence.num_published, end)
-        keys = self._keys(sequence, sequence.namespace)
         self.cache.publish(
             sequence.tokens,
-            keys,
+            self._keys(sequence),
             sequence.pages,
             sequence.namespace,
             sequence.public_tokens,
@@ -305,7 +306,7 @@ class Scheduler:
         keep_tokens = min(keep_tokens, sequence.num_computed)
         if sequence.namespace is None or not keep_tokens:
             return
-        self._keys(sequence, sequence.namespace)
+        self._keys(sequence)
         self._publish(sequence, keep_tokens)
         self.cache.publish_tail(
             sequence.tokens[:keep_tokens],
@@ -375,7 +376,7 @@ class Scheduler:
         if sequence.cached_from is None:
             sequence.cached_from = counted(origins, num_computed)
         sequence.state = SequenceState.RUNNING
-        insort(self._running, sequence, key=_by_arrival)
+        insort(self._running, sequence, key=by_arrival)
 
     def _let_go(self, missing: Iterable[Missing]) -> None:
         self.cache.release([item.held for item in missing if item.held is not None])
@@ -394,7 +395,3 @@ class Scheduler:
         self.cache.release(sequence.pages[::-1])
         sequence.pages = []
         sequence.num_computed = sequence.num_published = 0
-
-
-def _by_arrival(sequence: Sequence) -> int:
-    return sequence.arrival

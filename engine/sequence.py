@@ -14,10 +14,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from engine.fair_shares import Account
+from engine.pace import Pace
 from engine.page_keys import PageKey
 from engine.pages import PageId
 from engine.prompt_lookup import PromptLookup
-from engine.step_size import StepLoad
 from engine.types import CachedFrom, Namespace, Priority, RequestId
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Sequence:
     num_computed: int = 0
     pages: list[PageId] = field(default_factory=list)
     num_preemptions: int = 0
-    lightest: StepLoad | None = None
-    """The answers of the quickest step in which it got a token: the pace that its reader is used to."""
+    pace: Pace = field(default_factory=Pace)
+    """How quickly its tokens have come so far."""
     times_passed: int = 0
     """How often one that came after it in the order of the queue has started first."""
     cached_from: CachedFrom | None = None
@@ -100,3 +100,8 @@ class Sequence:
     def is_full(self) -> bool:
         """Whether no further token may be sampled."""
         return len(self.tokens) >= self.max_tokens
+
+
+def by_arrival(sequence: Sequence) -> int:
+    """A key to sort by."""
+    return sequence.arrival

@@ -6,9 +6,10 @@ What a step costs is learned from the steps themselves, on whatever machine this
 
     seconds = fixed + per prompt token + per prompt token and token of its context + per answer + per token of answers' context
 
-A step with answers in it may take as long as the configured target, and at most STRETCH times what each answer's lightest step
-so far would take without prompts: so no stream ever pauses for long beside its usual pace, whatever comes while it runs. A step
-without answers takes the whole budget: nobody listens. Without a target so does one whose answers are all background work.
+A step with answers in it may take as long as the configured target, and at most STRETCH times as long as each answer's reader is
+used to (`engine.pace`): so no stream ever pauses for long beside its usual pace, whatever comes while it runs. Up to there it may
+take COMFORT_S, or STRETCH times what the answers alone would, whatever is more. A step without answers takes the whole budget:
+nobody listens. Without a target so does one whose answers are all background work.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ prompts still get more than two thirds of the machine."""
 
 CROWDING = 2.5
 """Most that other answers alone may slow an answer down, as such a multiple: what is left of STRETCH is for prompts."""
+
+COMFORT_S = 0.04
+"""Nobody reads 25 tokens a second: answers that have never been quicker may take that long, so that others begin the sooner."""
 
 LEAST_SHARE = 0.25
 """Prompt tokens may always take this part of what the answers take, however tight the target: the first token of a new answer
@@ -193,7 +197,9 @@ class StepSize:
         if not answers.answers or not self._is_known:
             return None
         alone_s = self.seconds(answers)
-        most_s = STRETCH * (alone_s if usual_s is None else min(alone_s, usual_s))
+        most_s = max(COMFORT_S, STRETCH * alone_s)
+        if usual_s is not None:
+            most_s = min(most_s, STRETCH * usual_s)
         if self._target_s is not None:
             most_s = min(most_s, self._target_s)
         return max(most_s, (1.0 + LEAST_SHARE) * alone_s)

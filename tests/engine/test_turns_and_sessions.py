@@ -249,3 +249,30 @@ def test_nothing_is_opened_for_a_session_that_has_gone(opening: CheckedEngine, e
     opening.step()
     assert set(opening.small.computed) == computed
     assert opening.small.engine.wait_s() != 0.0
+
+
+@pytest.mark.parametrize("host_pages", [0, 20])
+def test_an_opening_ends_with_its_session(host_pages: int) -> None:
+    """Found by the random operations: it published pages in the name of a session that had gone."""
+    small = SmallEngine(
+        device_pages=16,
+        host_pages=host_pages,
+        disk_bytes=0,
+        prefix_pages=6,
+        context_tokens=160,
+        max_step_tokens=1,
+        between_ids=BETWEEN,
+    )
+    checked = CheckedEngine(small)
+    try:
+        chat = checked.new_chat(ANNA, None)
+        say(checked, chat, HISTORY[:15])
+        checked.step()
+        assert small.engine.has_work, "the next turn is being opened"
+        checked.evict(chat)
+        checked.step()
+        checked.step()
+        assert not small.engine.has_work
+        checked.end()
+    finally:
+        small.close()

@@ -50,7 +50,7 @@ class Simulation:
 
     def add(
         self,
-        prompt: int,
+        prompt: int | list[int],
         output: int = 4,
         *,
         user: str | None = None,
@@ -58,14 +58,15 @@ class Simulation:
         token: int = 1,
         reuse: bool = False,
     ) -> Sequence:
-        """The prompt is so many times the same token. With `reuse` KV is kept for the user, and found again."""
+        """The prompt is these tokens, or so many times the same. With `reuse` KV is kept for the user, and found again."""
+        tokens = prompt if isinstance(prompt, list) else [token] * prompt
         namespace = None if user is None else Namespace.user(user)
         sequence = Sequence(
             RequestId(str(self.arrivals)),
             self.arrivals,
-            [token] * prompt,
-            prompt,
-            min(prompt + output, self.scheduler.max_sequence_tokens),
+            tokens,
+            len(tokens),
+            min(len(tokens) + output, self.scheduler.max_sequence_tokens),
             namespace=namespace if reuse else None,
             priority=priority,
             account=account_of(namespace),
@@ -89,7 +90,7 @@ class Simulation:
             self.started_at.setdefault(item.sequence, self.now)
         if self.machine is not None:
             seconds = self.machine.seconds(plan.load) * self.noise()
-            self.scheduler.step_size.observe(plan.load, seconds)
+            self.scheduler.measured(plan, seconds)
             self.now += seconds
         sampled = [item.sequence for item in plan.run if item.samples]
         self.scheduler.advance(plan)
