@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from app.openai.calls import Calls
 from app.openai.completion import failure_of
 from app.openai.errors import ErrorAnswer, error_body
 from app.realtime.hub import Hub
+from app.realtime.sign_in_check import StillHolds, end_unless_held
 from engine.types import Finished
 
 HEARTBEAT = b": still here\n\n"
@@ -30,9 +31,6 @@ STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-
-StillHolds = Callable[[], Awaitable[bool]]
-"""Whether the sign-in or key that the call came with is as it was."""
 
 
 class Chunks(Protocol):
@@ -91,17 +89,17 @@ class Reader(ABC):
         expiry = None
         if reading.expires_in_s is not None:
             expiry = asyncio.get_running_loop().call_later(reading.expires_in_s, self.end)
-        # From here on whoever ends the key can end the call; what ended before that is seen now.
+        # From here on whoever ends the key can end the call; what ended before that is seen beside its first words.
         reading.hub.add_stream(self)
+        holding = asyncio.create_task(end_unless_held(self, reading.still_holds))
         try:
-            if not await reading.still_holds():
-                self.end()
             await self.answer(send)
         except TimeoutError:
             # Too slow a reader.
             return
         finally:
             reading.calls.cancel(self.call)
+            holding.cancel()
             reading.hub.remove_stream(self)
             watch.cancel()
             if expiry is not None:

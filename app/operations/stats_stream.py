@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from litestar.types import Receive, Scope, Send
 
 from app.realtime.hub import Hub
-from app.responses.event_stream import StillHolds
+from app.realtime.sign_in_check import StillHolds
 
 PERIOD_S = 1.0
 HEADERS = [

@@ -55,11 +55,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`refusal` says why it is not taken; `prompt_tokens` is 0 where the engine cannot count yet."""
+    """`refusal` says why it is not taken; `prompt_tokens` is 0 where the engine cannot count yet, and then there is no `prompt`
+    either. The prompt is what is said up to `leaf_id` and the new message behind it."""
 
     sampling: SamplingParams = field(default_factory=SamplingParams)
     refusal: AppError | None = None
     prompt_tokens: int = 0
+    prompt: Prompt | None = None
+    leaf_id: str | None = None
+
+    def prompt_behind(self, parent_id: str | None) -> Prompt | None:
+        """What the engine is to read where the new message follows this one; None where that has to be read again."""
+        return self.prompt if parent_id == self.leaf_id else None
 
 
 @dataclass(slots=True, eq=False)
@@ -175,7 +182,9 @@ class Admission:
             generation_request(RequestId("check"), prompt, sampling, key, self._context_policy), arrival
         )
         refusal = refusal or self._counted(await charge.take_prompt(prompt_tokens))
-        return Verdict(sampling, refusal, prompt_tokens)
+        # What was not there yet, and is when the turn is stored, has not been read.
+        is_whole = bool(path) or leaf_id is None
+        return Verdict(sampling, refusal, prompt_tokens, prompt if is_whole and prompt_tokens else None, leaf_id)
 
     def _counted(self, refusal: QuotaExceeded | TooManyAnswers | None) -> QuotaExceeded | TooManyAnswers | None:
         """The same, and a number of it."""

@@ -17,6 +17,7 @@ from app.realtime.delta_window import DeltaWindow
 from app.realtime.event_log import EventLog
 from app.realtime.protocol import FrameType
 from app.realtime.recorder import NewFrame, Recorder
+from app.responses.prompt import Prompt
 from app.usage.charge import Charge
 from app.usage.limits import Spender
 from engine.types import (
@@ -60,7 +61,8 @@ class Answer:
     """Owns the log of one response and the text and progress that have no frame yet.
 
     `session` is in whose name the engine is asked, `spender` on whose account, and `charge` what that was charged with so far;
-    `prompt_tokens` what the engine counted at admission, 0 where it could not yet.
+    `prompt_tokens` what the engine counted at admission, 0 where it could not yet. `prompt` is what it is to read, where that is
+    known.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Answer:
         spender: Spender,
         charge: Charge,
         prompt_tokens: int,
+        prompt: Prompt | None = None,
         window_s: float,
         monotonic: Monotonic,
         now: Now,
@@ -83,6 +86,7 @@ class Answer:
         self.spender = spender
         self.charge = charge
         self.prompt_tokens = prompt_tokens
+        self.prompt = prompt
         self.log = EventLog(identity.conversation_id, identity.response_id)
         self.status = MessageStatus.QUEUED
         self.accepted_at_s = monotonic()

@@ -259,12 +259,13 @@ class Dispatcher:
 
     async def _prompt(self, answer: Answer) -> Prompt:
         identity = answer.identity
-        while True:
+        # All of it had been said for good when it was read, so it is the same now.
+        prompt, answer.prompt = answer.prompt, None
+        while prompt is None:
             try:
                 prompt = await read_prompt(
                     self._database, identity.conversation_id, identity.parent_id, self._engine.model
                 )
-                break
             except DatabaseAway as away:
                 # Nobody has been told anything yet, so it can wait as well as fail.
                 await self._unless_stopped(answer, asyncio.sleep(away.retry_after_s))

@@ -7,16 +7,13 @@ because that one neither notices a reader who has stopped reading nor reliably c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import msgspec
 from litestar.types import Receive, Scope, Send
 
 from app.realtime.event_log import EventLog
 from app.realtime.hub import Cursor, Hub
-
-StillHolds = Callable[[], Awaitable[bool]]
-"""Whether the sign-in that the stream was opened with is as it was."""
+from app.realtime.sign_in_check import StillHolds, end_unless_held
 
 FRAMES_PER_CHUNK = 64
 HEARTBEAT = b": still here\n\n"
@@ -68,17 +65,17 @@ class EventStream:
             await send({"type": "http.response.start", "status": 204, "headers": HEADERS[1:]})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        # From here on whoever ends the sign-in can end the stream; what ended before that is seen now.
+        # From here on whoever ends the sign-in can end the stream; what ended before that is seen beside its first frames.
         self._hub.add_stream(self)
+        holding = asyncio.create_task(end_unless_held(self, self._still_holds))
         try:
-            if not await self._still_holds():
-                self.end()
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await self._follow(receive, send)
         except TimeoutError:
             # Too slow a reader. The log keeps what it has not got; it may come back with the last id it has.
             return
         finally:
+            holding.cancel()
             self._hub.remove_stream(self)
 
     async def _follow(self, receive: Receive, send: Send) -> None:

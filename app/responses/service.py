@@ -31,7 +31,7 @@ from app.responses import queries
 from app.responses.admission import DRAINING, ENGINE_FAILED, Admission, Arrival, Asked, Verdict
 from app.responses.answer import Answer, AnswerIdentity
 from app.responses.dispatcher import Dispatcher
-from app.responses.prompt import session_key
+from app.responses.prompt import Prompt, session_key
 from app.responses.rows import TurnRows
 from app.responses.schemas import Accepted, MessageCreate, Regenerate, ResponseBody
 from app.service.changes import Changed
@@ -63,11 +63,13 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """`is_repeat`: it had been accepted before, and nothing new begins. `changes` are what it did to who answers."""
+    """`is_repeat`: it had been accepted before, and nothing new begins. `changes` are what it did to who answers, and `prompt` is
+    what the engine is to read, where that is known."""
 
     accepted: Accepted
     is_repeat: bool = False
     changes: Sequence[Changed] = ()
+    prompt: Prompt | None = None
 
 
 SaidListener = Callable[[ConversationBody, MessageBody], None]
@@ -171,7 +173,8 @@ class TurnService:
                 return NewTurn(Accepted(MessageBody.of(question, [], self._live), None), changes=changes)
             reply, response = await self._rows.add_answer(session, conversation, question, verdict.sampling, key_id)
             message = MessageBody.of(question, [reply.id], self._live)
-            return NewTurn(Accepted(message, ResponseBody.accepted(response)), changes=changes)
+            prompt = verdict.prompt_behind(question.parent_id)
+            return NewTurn(Accepted(message, ResponseBody.accepted(response)), changes=changes, prompt=prompt)
 
         asked = Asked(wanted.parent_id, wanted.content, wanted.params)
         return await self._accept(
@@ -205,7 +208,8 @@ class TurnService:
             if verdict.refusal is not None:
                 raise verdict.refusal
             reply, response = await self._rows.add_answer(session, conversation, question, verdict.sampling, key_id)
-            return NewTurn(Accepted(MessageBody.of(reply, [], self._live), ResponseBody.accepted(response)))
+            accepted = Accepted(MessageBody.of(reply, [], self._live), ResponseBody.accepted(response))
+            return NewTurn(accepted, prompt=verdict.prompt_behind(question.id))
 
         asked = Asked(wanted.parent_id, None, wanted.params)
         return await self._accept(Spender(user_id, key_id), conversation_id, asked, store, idempotent, sender, None)
@@ -313,7 +317,7 @@ class TurnService:
         sender: Sender | None,
     ) -> None:
         """Everything is durable: tell those who watch, and stand in line. In this order, and without a pause in between."""
-        answer = self._answer(turn.accepted.response, verdict, session, charge, conversation)
+        answer = self._answer(turn, verdict, session, charge, conversation)
         follower = None
         if sender is not None:
             follower = sender.follower
@@ -336,14 +340,14 @@ class TurnService:
 
     def _answer(
         self,
-        response: ResponseBody | None,
+        turn: NewTurn,
         verdict: Verdict,
         session: SessionKey,
         charge: Charge,
         conversation: ConversationBody,
     ) -> Answer | None:
         """What will be handed to the dispatcher; None where the model is silent."""
-        if response is None:
+        if (response := turn.accepted.response) is None:
             return None
         identity = AnswerIdentity(
             response_id=response.id,
@@ -361,6 +365,7 @@ class TurnService:
             spender=replace(charge.spender, persona=conversation.persona),
             charge=charge,
             prompt_tokens=verdict.prompt_tokens,
+            prompt=turn.prompt,
             window_s=self._settings.delta_window_ms / 1000,
             monotonic=self._monotonic,
             now=self._now,

@@ -11,7 +11,8 @@ import contextlib
 from litestar.types import Receive, Scope, Send
 
 from app.realtime.hub import Hub
-from app.responses.event_stream import HEADERS, HEARTBEAT, StillHolds
+from app.realtime.sign_in_check import StillHolds
+from app.responses.event_stream import HEADERS, HEARTBEAT
 from app.service.feed import InboxFeed, InboxReader
 
 READY = b"event: ready\ndata: {}\n\n"
