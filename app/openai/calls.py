@@ -119,24 +119,28 @@ class Calls:
         if namespace is not None and has_own_end and finished.token_ids is not None:
             self.answers.remember(namespace, call.request.turns, call.text, finished.token_ids)
         if call.keep is None:
-            call.end(finished)
+            call.context.run(self._tell, call, finished, finished)
         self._settling.begin(self._settle(call, finished), call.context)
 
-    async def _keep(self, call: Call, keep: Keep, finished: Finished) -> None:
-        """Whoever is told of the end can go on from it."""
+    async def _kept(self, call: Call, keep: Keep, finished: Finished) -> Finished:
+        """What is told of the end: whoever is told that it is kept can go on from it."""
         try:
             await keep(call, finished)
         except Exception as problem:
             if not isinstance(problem, DatabaseAway):
                 logger.exception("response_not_stored", response_id=call.identity.id)
             failure = EngineFailure("storage_failed", "The server could not keep this response.")
-            finished = replace(finished, reason=FinishReason.FAILED, failure=failure)
-        call.end(finished)
+            return replace(finished, reason=FinishReason.FAILED, failure=failure)
+        return finished
 
     async def _settle(self, call: Call, finished: Finished) -> None:
-        """Keep what was answered, charge what it has cost, and have that written down."""
+        """Keep what was answered, tell of the end, and charge what it has cost."""
         if call.keep is not None:
-            await self._keep(call, call.keep, finished)
+            self._tell(call, finished, await self._kept(call, call.keep, finished))
+        await call.charge.settle(finished.usage.input_tokens, finished.usage.output_tokens)
+
+    def _tell(self, call: Call, finished: Finished, told: Finished) -> None:
+        """Have what it has cost written down, and then say how it ended."""
         status = STATUS_OF[finished.reason]
         if finished.reason is FinishReason.CANCELLED and self._is_interrupted:
             status = MessageStatus.INTERRUPTED
@@ -162,7 +166,7 @@ class Calls:
                 usage=finished.usage,
             )
         )
-        await call.charge.settle(finished.usage.input_tokens, finished.usage.output_tokens)
+        call.end(told)
 
     async def _all_ended(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

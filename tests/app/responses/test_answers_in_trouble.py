@@ -22,7 +22,6 @@ from tests.app.responses.chat import Chat, open_chat
 from tests.app.responses.test_answers import kinds
 from tests.support.client import problem
 from tests.support.fake_engine import FakeEngine
-from tests.support.live_server import eventually
 from tests.support.scripts import ENDLESS, failing_script, text_script
 
 # --- engines in trouble ----------------------------------------------------------------------------------------------
@@ -101,12 +100,10 @@ async def test_when_too_many_wait_the_next_is_refused_and_nothing_of_it_stored(t
     engine = FakeEngine(max_running=1, max_waiting=1)
     async with open_chat(tmp_path, sqlite_url, engine=engine, max_running=1, max_waiting=1) as chat:
         conversations = [(await chat.post("conversations", {})).json()["id"] for _ in range(3)]
-        answers = []
-        for conversation in conversations[:2]:
-            answers.append(await chat.post(f"conversations/{conversation}/messages", {"content": "x"}))
-            if len(answers) == 1:
-                # The first one has begun before the second one comes, or it would wait, too.
-                await eventually(lambda: engine.stats().waiting_requests == 0 and engine.stats().steps_total > 0)
+        answers = [await chat.post(f"conversations/{conversations[0]}/messages", {"content": "x"})]
+        await engine.received(1)
+        engine.advance()
+        answers.append(await chat.post(f"conversations/{conversations[1]}/messages", {"content": "x"}))
         assert [answer.status_code for answer in answers] == [202, 202]
         refused = await chat.post(f"conversations/{conversations[2]}/messages", {"content": "x"})
         problem(refused, 503, "queue_full")

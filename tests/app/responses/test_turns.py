@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from app.database import Database
+from app.responses import dispatcher
+from app.responses.admission import Admission, Verdict
+from app.responses.prompt import Prompt
+from engine.types import ModelInfo
 from tests.app.responses.chat import Chat, said
 from tests.support.client import problem
 
@@ -223,3 +229,28 @@ async def test_parameters_reach_the_engine_and_the_log_as_they_are_used(chat: Ch
     created = (await chat.events(body["response"]["id"]))[0]
     assert created["data"]["params"] == body["response"]["params"]
     assert created["data"]["params"] | params == created["data"]["params"]
+
+
+@pytest.mark.parametrize("is_read_elsewhere", [False, True])
+async def test_a_prompt_is_read_once_and_again_where_it_was_read_behind_another_message(
+    chat_on_sqlite: Chat, monkeypatch: pytest.MonkeyPatch, is_read_elsewhere: bool
+) -> None:
+    chat, judge, read = chat_on_sqlite, Admission.judge, dispatcher.read_prompt
+    read_again: list[str] = []
+
+    async def judged(*arguments: Any) -> Verdict:
+        verdict = await judge(*arguments)
+        return replace(verdict, leaf_id="another") if is_read_elsewhere else verdict
+
+    async def read_prompt(database: Database, conversation_id: str, leaf_id: str, model: ModelInfo | None) -> Prompt:
+        read_again.append(leaf_id)
+        return await read(database, conversation_id, leaf_id, model)
+
+    monkeypatch.setattr(Admission, "judge", judged)
+    monkeypatch.setattr(dispatcher, "read_prompt", read_prompt)
+    first = await chat.turn("one")
+    await chat.turn("two")
+    await chat.ended((await chat.regenerate(first["parent_id"]))["response"]["id"])
+    contents = [[words for _, words in said(request.turns)][::2] for request in chat.engine.requests]
+    assert contents == [["one"], ["one", "two"], ["one"]]
+    assert len(read_again) == (3 if is_read_elsewhere else 0)

@@ -1,0 +1,80 @@
+"""A stream begins at once, and ends where its sign-in had ended before it could be ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.database import DatabaseAway
+from app.realtime.event_log import EventLog
+from app.realtime.hub import Hub
+from app.realtime.sign_in_check import end_unless_held
+from app.responses.event_stream import EventStream
+
+
+class Stream:
+    credential_id = "sign-in"
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def watches(self, conversation_id: str) -> bool:
+        return False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_a_stream_ends_where_its_sign_in_has_ended(holds: bool) -> None:
+    stream = Stream()
+
+    async def still_holds() -> bool:
+        return holds
+
+    await end_unless_held(stream, still_holds)
+    assert stream.has_ended is not holds
+
+
+async def test_a_stream_ends_where_nobody_can_say() -> None:
+    stream = Stream()
+
+    async def still_holds() -> bool:
+        raise DatabaseAway("it is restarted")
+
+    await end_unless_held(stream, still_holds)
+    assert stream.has_ended
+
+
+async def test_the_first_frames_do_not_wait_for_the_look_and_nothing_follows_a_no() -> None:
+    hub, log, asked, may_answer = Hub(), EventLog("conversation", "response"), asyncio.Event(), asyncio.Event()
+    hub.open_log(log)
+    sent: list[dict[str, object]] = []
+    arrived = asyncio.Event()
+
+    async def still_holds() -> bool:
+        assert hub.sizes()["event_streams"] == 1, "what ends the sign-in from now on ends the stream"
+        asked.set()
+        await may_answer.wait()
+        return False
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+        if message.get("body"):
+            arrived.set()
+
+    async def receive() -> None:
+        await asyncio.Event().wait()
+
+    stream = EventStream(
+        hub, log, 0, credential_id="s", still_holds=still_holds, expires_in_s=None, heartbeat_s=60, send_timeout_s=60
+    )
+    running = asyncio.create_task(stream({}, receive, send))  # type: ignore[arg-type]
+    await asked.wait()
+    hub.show(log, [log.stage("response.created", {})])
+    await arrived.wait()
+    may_answer.set()
+    await running
+    assert [message.get("more_body") for message in sent] == [None, True, False]
+    assert hub.sizes()["event_streams"] == 0
