@@ -9,7 +9,7 @@ arrival. The first in seniority is never preempted, and everybody becomes the fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.ageing import OVERDUE, is_lower, rank
 from engine.errors import PromptTooLong
@@ -61,12 +61,14 @@ class Room:
         running: Sequence[TokenSequence],
         restoring: Sequence[TokenSequence],
         now: float,
+        awaits: Callable[[TokenSequence], bool],
     ) -> tuple[TokenSequence, list[TokenSequence]] | None:
-        """The first in the order that others have to give way to, and those others; mostly nobody."""
+        """The first in the order that others have to give way to, and those others; mostly nobody. One that `awaits` something
+        is passed over."""
         in_engine = [*running, *restoring]
         seen: set[tuple[Account | None, Priority]] = set()
         for sequence in order:
-            if (kind := (sequence.account, sequence.priority)) not in seen:
+            if (kind := (sequence.account, sequence.priority)) not in seen and not awaits(sequence):
                 seen.add(kind)
                 if leaving := self._who_gives_way(sequence, running, in_engine, now):
                     return sequence, leaving
