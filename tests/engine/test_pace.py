@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,18 @@ def test_who_was_alone_before_they_came_keeps_the_pace() -> None:
         simulation.add(430, 60, user=f"user {number}")
     simulation.drain()
     assert max(simulation.gaps(reader)) <= 5 * usual
+
+
+@pytest.mark.parametrize(("chats", "output"), [(2, 200), (4, 200), (8, 300), (16, 60), (16, 300)])
+def test_who_began_in_a_crowd_has_not_paused_for_long_beside_the_pace_that_comes_after_it(
+    chats: int, output: int
+) -> None:
+    simulation = Simulation(num_pages=3000, max_running=32, machine=QUICK)
+    for number in range(10):
+        simulation.add(50, 20, user=f"earlier {number}")
+    simulation.drain()
+    crowd = [simulation.add(430, output, user=f"user {number}") for number in range(chats)]
+    simulation.drain()
+    for chat in crowd:
+        gaps = simulation.gaps(chat)
+        assert max(gaps) <= 5 * statistics.median(gaps)
