@@ -11,6 +11,7 @@ from app.realtime.event_log import EventLog
 from app.realtime.hub import Hub
 from app.realtime.sign_in_check import end_unless_held
 from app.responses.event_stream import EventStream
+from tests.support.live_server import eventually
 
 
 class Stream:
@@ -107,7 +108,7 @@ async def test_of_a_log_that_has_ended_nothing_is_sent_to_whom_it_is_not_for_any
 async def test_the_look_comes_to_its_end_though_the_stream_has_ended_before_it() -> None:
     hub, log, may_answer = Hub(), EventLog("conversation", "response"), asyncio.Event()
     hub.open_log(log)
-    has_looked = False
+    has_left, has_looked = asyncio.Event(), False
 
     async def still_holds() -> bool:
         nonlocal has_looked
@@ -119,16 +120,16 @@ async def test_the_look_comes_to_its_end_though_the_stream_has_ended_before_it()
         pass
 
     async def receive() -> dict[str, object]:
+        await has_left.wait()
         return {"type": "http.disconnect"}
 
     stream = EventStream(
         hub, log, 0, credential_id="s", still_holds=still_holds, expires_in_s=None, heartbeat_s=60, send_timeout_s=60
     )
     running = asyncio.create_task(stream({}, receive, send))  # type: ignore[arg-type]
-    while not hub.sizes()["event_streams"]:
-        await asyncio.sleep(0)
-    while hub.sizes()["event_streams"]:
-        await asyncio.sleep(0)
+    await eventually(lambda: hub.sizes()["event_streams"] == 1)
+    has_left.set()
+    await eventually(lambda: hub.sizes()["event_streams"] == 0)
     may_answer.set()
     await running
     assert has_looked
