@@ -78,7 +78,7 @@ class Groundwork:
 
     @property
     def obsolete(self) -> Answer | None:
-        """The opening that is being computed, where its session has left the device: a page must not belong to one that has gone."""
+        """The opening that is being computed, where its session has left the device: no page belongs to one that has gone."""
         session = self._answer.sequence.session if self._answer is not None else None
         has_left = session is not None and session.state not in (SessionState.DEVICE, SessionState.ACTIVE)
         return self._answer if has_left else None

@@ -113,6 +113,11 @@ class PrefixCache:
     def __contains__(self, page: CachedPage) -> bool:
         return self._pages.get(page.key) is page
 
+    def is_on_device(self, key: PageKey) -> bool:
+        """Whether the page of this key can be used as it is."""
+        page = self._pages.get(key)
+        return page is not None and page.device is not None
+
     def use(self, pages: Iterable[CachedPage]) -> None:
         """These pages were used now, together: of them the last ones leave first."""
         self._uses += 1

@@ -9,7 +9,7 @@ arrival. The first in seniority is never preempted, and everybody becomes the fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from engine.ageing import OVERDUE, is_lower, rank
 from engine.errors import PromptTooLong
@@ -23,6 +23,10 @@ from engine.types import Priority
 
 LARGE_SHARE = 0.25
 """The part of all places above which an account may have to give one back. Below it, places come free often enough."""
+
+
+SLOWER = 1.5
+"""By more than that no estimate is wrong: what is expected to take so many times as long as it did, does on a slower machine."""
 
 
 class Room:
@@ -40,7 +44,7 @@ class Room:
         """Whether one more may run beside these: by their number, and by how long a step with all of them would take."""
         if len(others) >= self._max_running:
             return False
-        return self._step_size.may_join(load_of(others), len(sequence.tokens), usual_s(others))
+        return self._step_size.may_join(load_of(others), len(sequence.tokens), usual_s(others, self._step_size))
 
     def fits(self, sequence: TokenSequence, shared_pages: int, others: Sequence[TokenSequence]) -> bool:
         """Whether it may run beside these. `shared_pages` are those it needs and they hold."""
@@ -61,12 +65,14 @@ class Room:
         running: Sequence[TokenSequence],
         restoring: Sequence[TokenSequence],
         now: float,
+        awaits: Callable[[TokenSequence], bool],
     ) -> tuple[TokenSequence, list[TokenSequence]] | None:
-        """The first in the order that others have to give way to, and those others; mostly nobody."""
+        """The first in the order that others have to give way to, and those others; mostly nobody. One that `awaits` something
+        is passed over."""
         in_engine = [*running, *restoring]
         seen: set[tuple[Account | None, Priority]] = set()
         for sequence in order:
-            if (kind := (sequence.account, sequence.priority)) not in seen:
+            if (kind := (sequence.account, sequence.priority)) not in seen and not awaits(sequence):
                 seen.add(kind)
                 if leaving := self._who_gives_way(sequence, running, in_engine, now):
                     return sequence, leaving
@@ -158,17 +164,26 @@ def is_watched(answers: Iterable[TokenSequence]) -> bool:
     return any(answer.priority is not Priority.BACKGROUND for answer in answers)
 
 
-def usual_s(answers: Iterable[TokenSequence]) -> float | None:
-    """Seconds between two tokens that the quickest of these is used to, of those that are watched."""
-    paces = (answer.pace.usual_s for answer in answers if answer.priority is not Priority.BACKGROUND)
-    return min((pace_s for pace_s in paces if pace_s is not None), default=None)
+def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
+    """Seconds between two tokens that the quickest of these is used to, of those that are watched; longer where the machine is
+    slower now."""
+    paces = (answer.pace.usual for answer in answers if answer.priority is not Priority.BACKGROUND)
+    # Answers that began together have the same steps.
+    usual = {(pace[0], id(pace[1])): pace for pace in paces if pace is not None}
+    return min((_now(seconds, step_size.seconds(load)) for seconds, load in usual.values()), default=None)
+
+
+def _now(seconds: float, expected: float) -> float:
+    """What a step that took so long would take, where another time is expected of it now."""
+    return expected if expected > SLOWER * seconds else seconds
 
 
 def note_pace(plan: StepPlan, took_s: float) -> None:
     """Remember for each answer how long its token took."""
+    load = plan.load
     for item in plan.run:
         if item.is_answer:
-            item.sequence.pace.note(took_s)
+            item.sequence.pace.note(took_s, load)
 
 
 def pages_for_one_more(sequence: TokenSequence) -> int:

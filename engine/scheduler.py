@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
+from functools import partial
 
 from engine.admission import Admission, Missing, Restoring, counted, origin
 from engine.cached_page import CachedPage
@@ -31,7 +32,7 @@ from engine.prefix_match import PrefixMatch
 from engine.room import Room, note_pace, require_room
 from engine.sequence import Sequence, SequenceState, by_arrival
 from engine.sequence_check import check_sequences
-from engine.shared_beginnings import is_underway
+from engine.shared_beginnings import SharedBeginnings
 from engine.speculation import Speculation
 from engine.step_budget import fit_into_pages, prompt_budget, share_among_prompts
 from engine.step_plan import EngineStalled, Scheduled, StepPlan
@@ -72,6 +73,7 @@ class Scheduler:
         max_running = min(max_running, max_step_tokens)
         self.speculation = Speculation(speculation_tokens, max_step_tokens)
         self._room = Room(pool, KVReserve(kv_reserve, pool.num_pages), self.step_size, max_running)
+        self._beginnings = SharedBeginnings(cache)
         self._shares = FairShares()
         self.queue: WaitingQueue[Sequence] = WaitingQueue(self._shares)
         self._running: list[Sequence] = []
@@ -143,11 +145,12 @@ class Scheduler:
         admitted: list[Admission] = []
         passed: list[Sequence] = []
         num_blocked = 0
+        underway = self._beginnings.underway(self._running)
         for sequence in order:
             others = [*self._running, *self._restoring]
             if not self._room.has_place(sequence, others):
                 break
-            if self._is_underway(sequence):
+            if self._beginnings.awaits(sequence, underway):
                 passed.append(sequence)
                 continue
             match = self._match(sequence)
@@ -155,6 +158,7 @@ class Scheduler:
                 for other in passed:
                     self.queue.count_pass(other)
                 admitted.append(self._begin(sequence, match, now))
+                underway = self._beginnings.underway(self._running)
             else:
                 passed.append(sequence)
                 num_blocked += 1
@@ -164,8 +168,8 @@ class Scheduler:
 
     def _displace(self, order: list[Sequence], now: float) -> list[Admission]:
         """One sequence, where others have to give way to it."""
-        order = [sequence for sequence in order if not self._is_underway(sequence)]
-        found = self._room.displacement(order, self._running, [*self._restoring], now)
+        awaits = partial(self._beginnings.awaits, underway=self._beginnings.underway(self._running))
+        found = self._room.displacement(order, self._running, [*self._restoring], now, awaits)
         if found is None:
             return []
         sequence, leaving = found
@@ -216,6 +220,7 @@ class Scheduler:
             self._watchdog.ran()
         elif self._watchdog.idled(now, is_restoring=bool(self._restoring)) is not None:
             raise self._stalled()
+        self._beginnings.planned(plan)
         if plan.prompt_budget is not None:
             self.step_prompt_tokens = plan.prompt_budget
         for sequence in plan.preempt:
@@ -272,9 +277,6 @@ class Scheduler:
         if first is None or self.worth_fetching(match.pages[first:]):
             return match
         return PrefixMatch(match.pages[:first])
-
-    def _is_underway(self, sequence: Sequence) -> bool:
-        return is_underway(sequence, self._keys(sequence), self._running)
 
     def _keys(self, sequence: Sequence) -> list[PageKey]:
         if sequence.namespace is None:

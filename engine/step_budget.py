@@ -25,7 +25,7 @@ FACTOR_BESIDE_COMPLETED = 2
 def prompt_budget(answers: Sequence[TokenSequence], prompts: Sequence[TokenSequence], step_size: StepSize) -> int:
     """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
     deepest = max((sequence.num_computed for sequence in prompts), default=0)
-    usual = usual_s(answers)
+    usual = usual_s(answers, step_size)
     return step_size.prompt_tokens(load_of(answers), deepest, usual, is_watched=is_watched(answers))
 
 

@@ -8,8 +8,8 @@ What a step costs is learned from the steps themselves, on whatever machine this
 
 A step with answers in it may take as long as the configured target, and at most STRETCH times as long as each answer's reader is
 used to (`engine.pace`): so no stream ever pauses for long beside its usual pace, whatever comes while it runs. Up to there it may
-take COMFORT_S, or STRETCH times what the answers alone would, whatever is more. A step without answers takes the whole budget:
-nobody listens. Without a target so does one whose answers are all background work.
+take STRETCH times what the answers alone would; or COMFORT_S, but not more than COMFORT_STRETCH times that. Without answers it
+takes the whole budget: nobody listens. Without a target so does one whose answers are all background work.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ CROWDING = 2.5
 
 COMFORT_S = 0.04
 """Nobody reads 25 tokens a second: answers that have never been quicker may take that long, so that others begin the sooner."""
+
+COMFORT_STRETCH = 4.0
+"""But not longer than so many times what these answers alone would: that is the pace they get used to when the prompts have been
+read, and by it a reader measures the pauses before."""
 
 LEAST_SHARE = 0.25
 """Prompt tokens may always take this part of what the answers take, however tight the target: the first token of a new answer
@@ -197,7 +201,7 @@ class StepSize:
         if not answers.answers or not self._is_known:
             return None
         alone_s = self.seconds(answers)
-        most_s = max(COMFORT_S, STRETCH * alone_s)
+        most_s = max(min(COMFORT_S, COMFORT_STRETCH * alone_s), STRETCH * alone_s)
         if usual_s is not None:
             most_s = min(most_s, STRETCH * usual_s)
         if self._target_s is not None:

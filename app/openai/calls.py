@@ -140,7 +140,15 @@ class Calls:
         await call.charge.settle(finished.usage.input_tokens, finished.usage.output_tokens)
 
     def _tell(self, call: Call, finished: Finished, told: Finished) -> None:
-        """Have what it has cost written down, and then say how it ended."""
+        """Have what it has cost written down, and then say how it ended, whatever goes wrong with the first: others' events come
+        behind, and somebody waits."""
+        try:
+            self._write_down(call, finished)
+        except Exception:
+            logger.exception("end_not_written_down", response_id=call.identity.id)
+        call.end(told)
+
+    def _write_down(self, call: Call, finished: Finished) -> None:
         status = STATUS_OF[finished.reason]
         if finished.reason is FinishReason.CANCELLED and self._is_interrupted:
             status = MessageStatus.INTERRUPTED
@@ -166,7 +174,6 @@ class Calls:
                 usage=finished.usage,
             )
         )
-        call.end(told)
 
     async def _all_ended(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -20,7 +20,7 @@ from app.openai.calls import Calls
 from app.openai.completion import failure_of
 from app.openai.errors import ErrorAnswer, error_body
 from app.realtime.hub import Hub
-from app.realtime.sign_in_check import StillHolds, end_unless_held
+from app.realtime.sign_in_check import StillHolds, checked, end_unless_held
 from engine.types import Finished
 
 HEARTBEAT = b": still here\n\n"
@@ -91,7 +91,7 @@ class Reader(ABC):
             expiry = asyncio.get_running_loop().call_later(reading.expires_in_s, self.end)
         # From here on whoever ends the key can end the call; what ended before that is seen beside its first words.
         reading.hub.add_stream(self)
-        holding = asyncio.create_task(end_unless_held(self, reading.still_holds))
+        checking = asyncio.create_task(end_unless_held(self, reading.still_holds))
         try:
             await self.answer(send)
         except TimeoutError:
@@ -99,11 +99,11 @@ class Reader(ABC):
             return
         finally:
             reading.calls.cancel(self.call)
-            holding.cancel()
             reading.hub.remove_stream(self)
             watch.cancel()
             if expiry is not None:
                 expiry.cancel()
+            await checked(checking)
 
     @abstractmethod
     async def answer(self, send: Send) -> None:

@@ -5,6 +5,7 @@ What ended before that was told to nobody (open-webui/open-webui#25764).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -26,3 +27,8 @@ async def end_unless_held(stream: OpenStream, still_holds: StillHolds) -> None:
         holds = False
     if not holds:
         stream.end()
+
+
+async def checked(checking: asyncio.Task[None]) -> None:
+    """Let such a task come to its end when the stream has. A look into SQL that is cancelled on its way costs a connection."""
+    await asyncio.wait([checking])

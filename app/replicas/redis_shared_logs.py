@@ -211,14 +211,17 @@ class RedisSharedLogs:
                 try:
                     await self._share(dict(self._held))
                     await self._link.commands.ping()
-                    while self._is_behind():
-                        await self._share(dict(self._held))
                 except AWAY as problem:
                     self._link.failed(problem)
                 else:
                     self._is_away = False
                     self._link.answered()
+                    self._write_rest()
 
-    def _is_behind(self) -> bool:
-        """Whether Redis lacks frames: also those that came while the others were on their way to it."""
-        return any(held.shared_seq < len(held.frames) and not held.is_deposed for held in self._held.values())
+    def _write_rest(self) -> None:
+        """Have written what came while the others were on their way. Not in a loop until there is none: on a busy server more
+        comes in every round trip, and an answer that ends while Redis counts as away does not get its end there."""
+        for response_id, held in self._held.items():
+            if held.shared_seq < len(held.frames) and not held.is_deposed:
+                self._waiting.append((response_id, lambda _: None))
+                self._has_waiting.set()

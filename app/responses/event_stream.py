@@ -13,7 +13,7 @@ from litestar.types import Receive, Scope, Send
 
 from app.realtime.event_log import EventLog
 from app.realtime.hub import Cursor, Hub
-from app.realtime.sign_in_check import StillHolds, end_unless_held
+from app.realtime.sign_in_check import StillHolds, checked, end_unless_held
 
 FRAMES_PER_CHUNK = 64
 HEARTBEAT = b": still here\n\n"
@@ -67,16 +67,19 @@ class EventStream:
             return
         # From here on whoever ends the sign-in can end the stream; what ended before that is seen beside its first frames.
         self._hub.add_stream(self)
-        holding = asyncio.create_task(end_unless_held(self, self._still_holds))
+        checking = asyncio.create_task(end_unless_held(self, self._still_holds))
         try:
+            if self._log.is_ended:
+                # All of it would be sent by then, and nobody is waiting for its first word.
+                await checked(checking)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await self._follow(receive, send)
         except TimeoutError:
             # Too slow a reader. The log keeps what it has not got; it may come back with the last id it has.
             return
         finally:
-            holding.cancel()
             self._hub.remove_stream(self)
+            await checked(checking)
 
     async def _follow(self, receive: Receive, send: Send) -> None:
         cursor = self._hub.read(self._log, self._after, self._wake.set)

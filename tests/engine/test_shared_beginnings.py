@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.config import PAGE_TOKENS
 from engine.sequence import Sequence, SequenceState
+from engine.shared_beginnings import MAX_SLOW_STEPS
 from engine.types import Priority
 from engine.waiting_queue import MAX_TIMES_PASSED
 from tests.support.scheduling import Simulation
@@ -110,6 +111,49 @@ def test_whoever_was_passed_too_often_waits_for_nobody() -> None:
         simulation.step()
     simulation.step()
     assert waiting.state is SequenceState.RUNNING
+
+
+def test_nobody_waits_for_a_slow_one_to_compute_what_another_has_computed_before_it() -> None:
+    simulation = many(max_step_tokens=64)
+    simulation.add(list(range(1000, 4000)), user="anna", reuse=True, priority=Priority.BOT)
+    simulation.step()
+    quick = simulation.add(prompt(1), user="anna", reuse=True)
+    while not quick.num_output_tokens:
+        simulation.step()
+    bot = simulation.add(prompt(2), user="anna", reuse=True, priority=Priority.BOT)
+    simulation.step()
+    assert bot.state is SequenceState.RUNNING
+    assert bot.cached_from is not None
+    assert bot.cached_from.total >= len(COMMON)
+
+
+def test_a_short_prompt_does_not_stand_behind_a_long_one_that_others_hold_up() -> None:
+    simulation = many(max_step_tokens=128)
+    simulation.add(6000, user="first")
+    long = simulation.add(COMMON[:160] + [1] * 5000, user="anna", reuse=True)
+    for number in range(10):
+        simulation.add(1000, user=f"user {number}", token=number + 2)
+    simulation.step()
+    begun = simulation.steps
+    short = simulation.add(COMMON[:160] + [3] * 10, user="anna", reuse=True)
+    while not short.num_output_tokens:
+        simulation.step()
+    assert simulation.steps - begun <= MAX_SLOW_STEPS + 5
+    assert long.num_computed < 160
+
+
+def test_an_engine_that_is_full_makes_no_keys_for_those_that_wait() -> None:
+    """A thousand prompts of a thousand tokens took half a second of one step."""
+    simulation = Simulation(num_pages=3000, max_running=8)
+    for number in range(8):
+        simulation.add(prompt(number), 50, user=f"user {number}", reuse=True, priority=Priority.BACKGROUND)
+    simulation.step()
+    waiting = [
+        simulation.add([number] * 500, user=f"other {number}", reuse=True, priority=Priority.BACKGROUND)
+        for number in range(50)
+    ]
+    simulation.step()
+    assert not any(sequence.page_keys for sequence in waiting)
 
 
 @given(st.data())

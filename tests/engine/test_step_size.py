@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engine.config import PAGE_TOKENS
 from engine.step_size import (
     COMFORT_S,
+    COMFORT_STRETCH,
     CROWDING,
     LEAST_RUNNING,
     LEAST_SHARE,
@@ -77,7 +78,7 @@ def test_prompts_stretch_a_step_as_far_as_allowed_and_no_further(
     live(machine, size, 300, rng, lambda: rng.uniform(0.95, 1.05))
     for count in (1, 4, 16, 32):
         alone = machine.seconds(answers(count))
-        allowed = min(max(COMFORT_S, STRETCH * alone), target_s or float("inf"))
+        allowed = min(max(min(COMFORT_S, COMFORT_STRETCH * alone), STRETCH * alone), target_s or float("inf"))
         page = machine.seconds(answers(count).with_prompt(PAGE_TOKENS, 500))
         tokens = size.prompt_tokens(answers(count), 500)
         taken = machine.seconds(answers(count).with_prompt(tokens, 500))

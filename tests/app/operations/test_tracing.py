@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from opentelemetry.trace import StatusCode
 
 from app.operations import otel_tracing
 from app.operations.otel_tracing import OtelTracing
-from app.operations.tracing import NoTracing, TracingUnavailable, open_tracing
+from app.operations.tracing import AnswerTrace, NoTracing, TracingUnavailable, open_tracing
 from app.settings import Settings
 from tests.app.openai.surface import open_program
 from tests.app.responses.chat import open_chat
@@ -153,3 +154,18 @@ async def test_a_socket_is_a_request_too(tmp_path: Path, sqlite_url: str, export
     assert answer.parent is not None
     assert answer.parent.span_id == request.context.span_id
     assert SECRET not in request.to_json()
+
+
+class Broken(NoTracing):
+    def answer_ended(self, answer: AnswerTrace) -> None:
+        raise RuntimeError("nobody takes spans")
+
+
+async def test_what_cannot_be_traced_is_answered_and_nobody_elses_answer_is_lost_with_it(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    async with open_program(tmp_path, sqlite_url, tracing=Broken()) as program:
+        async with asyncio.timeout(5):
+            answers = await asyncio.gather(program.complete("one"), program.complete("two"))
+        assert all(answer["choices"][0]["message"]["content"] for answer in answers)
+        assert (await program.usage())["completed"] == 2

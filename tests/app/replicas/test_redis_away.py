@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
 from app.replicas.bus import News, Topic
+from app.replicas.redis_link import RedisLink
+from app.replicas.redis_shared_logs import RedisSharedLogs
 from app.replicas.shared_logs import SharedLogsAway
 from tests.contracts.replicas import Member, RedisDeployment, joined
 from tests.contracts.test_replicas import FRAMES, Reading, appended, heard_from, numbered
@@ -135,6 +139,36 @@ async def test_a_frame_that_comes_while_the_others_are_on_their_way_back_is_not_
     assert await appended(one, "r", 4, [FRAMES[3]])
     own_redis.thaw()
     await eventually_equal(lambda: whatever_is_there(other, "r"), FRAMES[:4])
+
+
+class BusyLogs(RedisSharedLogs):
+    """Of a server on which a frame comes in every round trip."""
+
+    async def _add(self, logs: dict[str, Any]) -> dict[str, int]:
+        last_seqs = await super()._add(logs)
+        if self._is_away and (known := len(self._held["r"].frames)) < 200:
+            self.append("r", known + 1, [FRAMES[1]], lambda _: None)
+        return last_seqs
+
+
+async def test_redis_is_back_though_more_frames_come_in_every_round_trip(own_redis: RedisServer) -> None:
+    link = RedisLink(own_redis.url)
+    logs = BusyLogs(link, "one", time.monotonic)
+    await logs.open()
+    try:
+        logs.append("r", 1, FRAMES[:1], lambda _: None)
+        await eventually(lambda: link.round_trips > 0)
+        await asyncio.to_thread(own_redis.stop)
+        logs.append("r", 2, [FRAMES[1]], lambda _: None)
+        await eventually(lambda: link.problem is not None)
+        await asyncio.to_thread(own_redis.start)
+        await eventually(lambda: link.problem is None)
+        num_known = len(await logs.read("r"))
+        assert num_known < 10
+        await eventually_equal(lambda: logs.read("r"), [FRAMES[0], *[FRAMES[1]] * num_known])
+    finally:
+        await logs.close()
+        await link.close()
 
 
 async def whatever_is_there(member: Member, response_id: str) -> list[bytes]:

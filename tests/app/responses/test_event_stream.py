@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from app.clock import utc_now
 from tests.app.responses.chat import Chat
@@ -185,3 +186,21 @@ async def test_a_reader_who_does_not_read_is_cut_off(tmp_path: Path, sqlite_url:
 async def test_the_log_of_an_unknown_response_is_not_found(chat_on_sqlite: Chat) -> None:
     for response_id in ("00000000-0000-4000-8000-000000000000", "nonsense"):
         problem(await chat_on_sqlite.http.get(f"/api/v1/responses/{response_id}/events"), 404, "not_found")
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_streams_that_are_over_soon_cost_no_connection_to_the_database(
+    live: LiveServer, ann: Person, is_done: bool
+) -> None:
+    """A look into SQL that is cancelled on its way costs one, and an error in the log."""
+    lost: list[object] = []
+    event.listen(live.context.database.reader.sync_engine.pool, "close", lambda *closed: lost.append(closed))
+    conversation_id = await ann.conversation()
+    for _ in range(10):
+        response_id = (await ann.say(conversation_id, "hello"))["response"]["id"]
+        if is_done:
+            await ann.events(response_id)
+        async with ann.http.stream("GET", f"/api/v1/responses/{response_id}/events") as stream:
+            await anext(stream.aiter_lines())
+    await eventually(lambda: live.context.hub.sizes()["event_streams"] == 0)
+    assert not lost
