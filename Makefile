@@ -28,7 +28,7 @@ test: $(VENV)/installed-dev node_modules/installed system-packages ## Install wh
 	@$(if $(ARGS),,$(PYTEST) --quiet tests/bench)
 	@$(PYTEST) --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/bench $(ARGS)
 
-test-remote: $(VENV)/installed-dev ## Test remote engines against a real vLLM; REMOTE_ENGINE_URL=http://…/v1, or REMOTE_ENGINE_MODEL=FOLDER
+test-remote: $(VENV)/installed-dev ## Test remote engines against a real vLLM; one of its own, or REMOTE_ENGINE_URL=http://…/v1
 	@$(BIN)/python -m tests.support.real_vllm $(ARGS)
 
 pictures: $(VENV)/installed-dev node_modules/installed system-packages ## Renew the pictures of docs/ with what the browser tests see
@@ -48,7 +48,7 @@ format: $(VENV)/installed-dev ## Format the Python code and fix what can be fixe
 	@$(BIN)/ruff format --quiet
 
 clean: ## Remove what was installed and built; your data stays
-	@rm -rf $(VENV) node_modules .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-vllm node_modules .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	@[ -n "$(PYTHON)" ] || { echo "Kvasir needs Python 3.11 or newer, and none was found on the PATH."; exit 1; }

@@ -33,6 +33,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 GOODBYE_S = 0.5
 """What sockets get to take their close in."""
 
+KEEP_ALIVE_S = 75
+"""Longer than clients and load balancers keep an unused connection (5 and 60 s are common): who closes first must be they, or a
+request that is just on its way is lost."""
+
 CONNECTIONS_S = 1
 """What is left then gets this long before it is cut."""
 
@@ -71,6 +75,7 @@ class Server(uvicorn.Server):
                 ws_per_message_deflate=False,
                 ws_ping_interval=settings.heartbeat_s,
                 ws_ping_timeout=settings.heartbeat_s,
+                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=CONNECTIONS_S,
             )
         )

@@ -4,7 +4,8 @@
 
 The server is a process of its own with the deterministic engine, so what is measured is everything above the engine. A third
 process does nothing but measure the same lag of an idle event loop: what it sees is the machine, and the rest is the server.
-Who does not read follows every one of the streams.
+Who does not read follows every one of the streams. Exit code 1 where a stream is not whole, or a limit is passed: LAG_P99_MAX_MS,
+and IDLE_SOCKET_MAX_BYTES for each idle socket.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,6 +35,8 @@ from tests.support.server_process import FAKE, ServerProcess, server_process
 
 DELTA = "response.output_text.delta"
 PATIENCE_S = 300
+LAG_P99_MAX_MS = 50.0
+IDLE_SOCKET_MAX_BYTES = 100_000
 
 
 @dataclass
@@ -68,6 +72,11 @@ class Report:
     machine_lag_p99_ms: float
     gap_p99_ms: float
     server_cpu_share: float
+
+    @property
+    def is_within_limits(self) -> bool:
+        is_cheap = self.bytes_per_idle_socket < IDLE_SOCKET_MAX_BYTES
+        return not self.broken_streams and is_cheap and self.lag_p99_ms < LAG_P99_MAX_MS
 
     def __str__(self) -> str:
         return (
@@ -236,15 +245,17 @@ def run(*, idle: int, streaming: int, slow: int, words: int, delay_ms: float) ->
             return asyncio.run(measure(server, idle=idle, streaming=streaming, slow=slow, words=words))
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--idle", type=int, default=500)
     parser.add_argument("--streaming", type=int, default=50)
     parser.add_argument("--slow", type=int, default=5)
     parser.add_argument("--words", type=int, default=400)
     parser.add_argument("--delay-ms", type=float, default=20.0)
-    print(run(**vars(parser.parse_args())))
+    report = run(**vars(parser.parse_args()))
+    print(report)
+    return 0 if report.is_within_limits else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

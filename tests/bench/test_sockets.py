@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.sockets import Stream, quantile, run
-
-IDLE_SOCKET_MAX_BYTES = 100_000
+from tests.bench.sockets import IDLE_SOCKET_MAX_BYTES, Stream, quantile, run
 
 
 @pytest.mark.slow

