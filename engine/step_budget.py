@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine.config import PAGE_TOKENS
+from engine.pace import HABIT_TOKENS
 from engine.pages import pages_for
 from engine.room import is_watched, load_of, pages_for_one_more, usual_s
 from engine.sequence import Sequence as TokenSequence
@@ -25,8 +26,11 @@ FACTOR_BESIDE_COMPLETED = 2
 def prompt_budget(answers: Sequence[TokenSequence], prompts: Sequence[TokenSequence], step_size: StepSize) -> int:
     """Most tokens of these prompts to compute beside the answers. The one that is furthest costs most for each."""
     deepest = max((sequence.num_computed for sequence in prompts), default=0)
+    later = load_of(
+        [*answers, *(prompt for prompt in prompts if prompt.max_tokens - len(prompt.tokens) > HABIT_TOKENS)]
+    )
     usual = usual_s(answers, step_size)
-    return step_size.prompt_tokens(load_of(answers), deepest, usual, is_watched=is_watched(answers))
+    return step_size.prompt_tokens(load_of(answers), deepest, usual, later=later, is_watched=is_watched(answers))
 
 
 def share_among_prompts(prompts: Sequence[TokenSequence], budget: int) -> dict[TokenSequence, int]:

@@ -8,8 +8,9 @@ What a step costs is learned from the steps themselves, on whatever machine this
 
 A step with answers in it may take as long as the configured target, and at most STRETCH times as long as each answer's reader is
 used to (`engine.pace`): so no stream ever pauses for long beside its usual pace, whatever comes while it runs. Up to there it may
-take STRETCH times what the answers alone would; or COMFORT_S, but not more than COMFORT_STRETCH times that. Without answers it
-takes the whole budget: nobody listens. Without a target so does one whose answers are all background work.
+take STRETCH times what the answers alone would; or COMFORT_S, but not more than STRETCH times what a step takes once the prompts
+are answers, too. Without answers it takes the whole budget: nobody listens. Without a target so does one whose answers are all
+background work.
 """
 
 from __future__ import annotations
@@ -27,11 +28,9 @@ CROWDING = 2.5
 """Most that other answers alone may slow an answer down, as such a multiple: what is left of STRETCH is for prompts."""
 
 COMFORT_S = 0.04
-"""Nobody reads 25 tokens a second: answers that have never been quicker may take that long, so that others begin the sooner."""
-
-COMFORT_STRETCH = 4.0
-"""But not longer than so many times what these answers alone would: that is the pace they get used to when the prompts have been
-read, and by it a reader measures the pauses before."""
+"""Nobody reads 25 tokens a second: answers that have never been quicker may take that long, so that others begin the sooner. But
+not longer than STRETCH times what a step takes when these prompts have been read and are answered beside the others: that is the
+pace which readers get used to then, and by which they measure the pauses before."""
 
 LEAST_SHARE = 0.25
 """Prompt tokens may always take this part of what the answers take, however tight the target: the first token of a new answer
@@ -150,16 +149,24 @@ class StepSize:
         return self._is_known and self._most_prompt_tokens >= LEAST_CHUNK_TOKENS
 
     def prompt_tokens(
-        self, answers: StepLoad, context_tokens: int, usual_s: float | None = None, *, is_watched: bool = True
+        self,
+        answers: StepLoad,
+        context_tokens: int,
+        usual_s: float | None = None,
+        *,
+        later: StepLoad | None = None,
+        is_watched: bool = True,
     ) -> int:
         """Most prompt tokens to compute beside `answers`, for prompts that are `context_tokens` far.
 
         A page or a multiple of it, as far as the budget reaches; at least one page, and at least LEAST_SHARE of the time.
-        `usual_s` is the pace that the quickest of the answers is used to. Where nobody watches any of them, only the target
-        limits the step.
+        `usual_s` is the pace that the quickest of the answers is used to, and `later` what a step is going to be when the prompts
+        are answered. Where nobody watches any of the answers, only the target limits the step.
         """
         most = max(1, self._max_step_tokens - answers.answers)
-        limit_s = self._limit_s(answers, usual_s) if is_watched or self._target_s is not None else None
+        limit_s = (
+            self._limit_s(answers, later or answers, usual_s) if is_watched or self._target_s is not None else None
+        )
         if limit_s is None:
             return most
         most = min(most, max(PAGE_TOKENS, GROWTH * self._most_prompt_tokens))
@@ -196,12 +203,12 @@ class StepSize:
     def _is_known(self) -> bool:
         return self._steps >= LEAST_STEPS
 
-    def _limit_s(self, answers: StepLoad, usual_s: float | None) -> float | None:
+    def _limit_s(self, answers: StepLoad, later: StepLoad, usual_s: float | None) -> float | None:
         """How long a step with these answers may take; None where nothing limits it."""
         if not answers.answers or not self._is_known:
             return None
         alone_s = self.seconds(answers)
-        most_s = max(min(COMFORT_S, COMFORT_STRETCH * alone_s), STRETCH * alone_s)
+        most_s = max(min(COMFORT_S, STRETCH * self.seconds(later)), STRETCH * alone_s)
         if usual_s is not None:
             most_s = min(most_s, STRETCH * usual_s)
         if self._target_s is not None:

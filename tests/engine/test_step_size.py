@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from engine.config import PAGE_TOKENS
 from engine.step_size import (
     COMFORT_S,
-    COMFORT_STRETCH,
     CROWDING,
     LEAST_RUNNING,
     LEAST_SHARE,
@@ -78,7 +77,7 @@ def test_prompts_stretch_a_step_as_far_as_allowed_and_no_further(
     live(machine, size, 300, rng, lambda: rng.uniform(0.95, 1.05))
     for count in (1, 4, 16, 32):
         alone = machine.seconds(answers(count))
-        allowed = min(max(min(COMFORT_S, COMFORT_STRETCH * alone), STRETCH * alone), target_s or float("inf"))
+        allowed = min(STRETCH * alone, target_s or float("inf"))
         page = machine.seconds(answers(count).with_prompt(PAGE_TOKENS, 500))
         tokens = size.prompt_tokens(answers(count), 500)
         taken = machine.seconds(answers(count).with_prompt(tokens, 500))
@@ -229,6 +228,18 @@ def test_no_more_join_than_leave_the_others_their_pace_and_prompts_a_part_of_the
     assert machine.seconds(answers(count)) == pytest.approx(CROWDING * usual_s, rel=0.25)
     tokens = size.prompt_tokens(answers(count), 0, usual_s)
     assert machine.seconds(answers(count).with_prompt(tokens, 0)) == pytest.approx(STRETCH * usual_s, rel=0.2)
+
+
+def test_answers_that_have_never_been_quicker_leave_the_prompts_as_much_as_the_pace_that_comes_allows() -> None:
+    machine, size = Machine(fixed=0.002, per_prompt_token=2e-4, per_answer=3e-4), StepSize(BUDGET)
+    live(machine, size, 300, random.Random(8))
+    for count, longest_s in (
+        (4, STRETCH * machine.seconds(answers(4))),
+        (16, STRETCH * machine.seconds(answers(16))),
+        (60, COMFORT_S),
+    ):
+        tokens = size.prompt_tokens(answers(1), 0, None, later=answers(count))
+        assert machine.seconds(answers(1).with_prompt(tokens, 0)) == pytest.approx(longest_s, rel=0.35)
 
 
 def test_without_a_target_any_number_may_join() -> None:
