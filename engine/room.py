@@ -24,7 +24,6 @@ from engine.types import Priority
 LARGE_SHARE = 0.25
 """The part of all places above which an account may have to give one back. Below it, places come free often enough."""
 
-
 SLOWER = 1.5
 """By more than that no estimate is wrong: what is expected to take so many times as long as it did, does on a slower machine."""
 
