@@ -1,7 +1,8 @@
 """How a database is asked for documents that have all of some words: SQLite by FTS5, PostgreSQL by tsvector, both alike.
 
-Used by `listing`. Each way has two questions, because neither database answers both quickly: whether one document, which is at
-hand, has the words, and which of all documents have them. Words come from `words` and hold nothing that is an operator here.
+Used by `ways` and `listing`. There are two questions, because neither database answers both in the same way quickly: whether one
+document, which is at hand, has the words, and which of all documents have them. Words come from `words` and hold nothing that is
+an operator here.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Select, String, and_, cast, column, func, literal, select, table
+from sqlalchemy import ColumnElement, Integer, Select, String, and_, cast, column, func, literal, select, table, text
 from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -27,8 +28,12 @@ class FullText(Protocol):
     def has(self, words: Sequence[str]) -> ColumnElement[bool]:
         """Whether a row of `search_documents`, reached otherwise, has all of these words."""
 
-    def conversations(self, user_id: str, words: Sequence[str]) -> Select[str]:
-        """The ids of the person's conversations with such a document, found by the full-text index; some more than once."""
+    async def count(self, session: AsyncSession, words: Sequence[str], most: int) -> int:
+        """About how many documents, of all people, have all of these words; nothing is told of more than `most`."""
+
+    def conversations(self, user_id: str | None, words: Sequence[str]) -> Select[str]:
+        """The ids of the conversations with such a document, found by the full-text index, some more than once: this person's
+        only, or everybody's."""
 
 
 class SQLiteFullText:
@@ -37,11 +42,19 @@ class SQLiteFullText:
     def has(self, words: Sequence[str]) -> ColumnElement[bool]:
         return and_(*(func.instr(SearchDocument.words, literal(f" {word} ", String)) > 0 for word in words))
 
-    def conversations(self, user_id: str, words: Sequence[str]) -> Select[str]:
-        match = " AND ".join(f'"{word}"' for word in (owner_word(user_id), *words))
-        index = table("search_index", column("rowid"), column("search_index"))
-        numbers = select(index.c.rowid).where(index.c.search_index.op("MATCH")(literal(match, String)))
+    async def count(self, session: AsyncSession, words: Sequence[str], most: int) -> int:
+        some = self._numbers(words).limit(most + 1).subquery()
+        return await session.scalar(select(func.count()).select_from(some)) or 0
+
+    def conversations(self, user_id: str | None, words: Sequence[str]) -> Select[str]:
+        numbers = self._numbers(_of(user_id, words))
         return select(SearchDocument.conversation_id).where(SearchDocument.number.in_(numbers))
+
+    @staticmethod
+    def _numbers(words: Sequence[str]) -> Select[int]:
+        match = literal(" AND ".join(f'"{word}"' for word in words), String)
+        index = table("search_index", column("rowid", Integer), column("search_index"))
+        return select(index.c.rowid).where(index.c.search_index.op("MATCH")(match))
 
 
 class PostgresFullText:
@@ -52,13 +65,26 @@ class PostgresFullText:
         at_hand = func.coalesce(SearchDocument.words, SearchDocument.words)
         return at_hand.op("@@", is_comparison=True)(self._query(words))
 
-    def conversations(self, user_id: str, words: Sequence[str]) -> Select[str]:
-        query = self._query((owner_word(user_id), *words))
-        return select(SearchDocument.conversation_id).where(SearchDocument.words.op("@@", is_comparison=True)(query))
+    async def count(self, session: AsyncSession, words: Sequence[str], most: int) -> int:
+        # By its statistics: to count would be to read them all, whatever the limit.
+        explain = text("EXPLAIN (FORMAT JSON) SELECT FROM search_documents WHERE words @@ CAST(:query AS TSQUERY)")
+        plan = await session.scalar(explain, {"query": self._text(words)})
+        return int(plan[0]["Plan"]["Plan Rows"])
+
+    def conversations(self, user_id: str | None, words: Sequence[str]) -> Select[str]:
+        has = SearchDocument.words.op("@@", is_comparison=True)(self._query(_of(user_id, words)))
+        return select(SearchDocument.conversation_id).where(has)
 
     @staticmethod
-    def _query(words: Sequence[str]) -> ColumnElement[Any]:
-        return cast(literal(" & ".join(f"'{word}'" for word in words), String), TSQUERY)
+    def _text(words: Sequence[str]) -> str:
+        return " & ".join(f"'{word}'" for word in words)
+
+    def _query(self, words: Sequence[str]) -> ColumnElement[Any]:
+        return cast(literal(self._text(words), String), TSQUERY)
+
+
+def _of(user_id: str | None, words: Sequence[str]) -> Sequence[str]:
+    return words if user_id is None else (owner_word(user_id), *words)
 
 
 def full_text(session: AsyncSession) -> FullText:

@@ -4,14 +4,15 @@ Called by the service inside its unit of work. Whoever narrows by words or by a 
 has or for something that none has, and no single way is quick for both:
 
     the list first    go through the newest conversations and look into each: quick when many of them fit
-    the index first   collect everything that fits, read each and sort them: quick when little does
-    both              collect everything that fits, and go through the list until a page of it was met: quick in between
+    the index first   collect everything that fits; where that is much, go through the list until a page of it was met; where it
+                      is little, or was not met, read each and sort them: quick when not too much fits
 
-So the first few are looked into, and how many of them fit decides how to go on. A look ends where a page is full. The few tell
-only roughly how many fit, so the next look is not much longer, and the decision is taken again.
+So the first few are looked into. Where that does not fill a page, the index says about how much there is, of all people together.
+What is much is looked for further on in the list, as long as enough of this person's fits. A look ends where a page is full.
 
-On both databases it takes 6 to 7 µs to look into a conversation of ten messages, and 0.5 to 1 µs to go past one; to collect
-takes 3 to 5 ms, and 1 to 2 µs for each that fits; to read one takes as much again. The shares below follow from that.
+On both databases it takes 6 to 8 µs to look into a conversation of ten messages, and 0.5 to 1 µs to go past one; to collect
+takes up to 4 ms, and 0.5 to 4 µs for each that fits, depending on what is in memory; to read one takes 4 µs. The numbers below
+follow from that.
 """
 
 from __future__ import annotations
@@ -21,32 +22,36 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import CTE, ColumnElement, ScalarSelect, Select, and_, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, func, or_, select, tuple_, union
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.conversations.full_text import full_text
-from app.conversations.models import Conversation, ConversationTag, Message, SearchDocument
+from app.conversations.models import Conversation, Message, SearchDocument
+from app.conversations.ways import MANY, Tag, Way, Words
 from app.database import chunks
 from app.service.states import ConversationState
 from engine.types import Role
 
-FIRST_LOOK = 200
+FIRST_LOOK = 100
 """Most people have fewer conversations than this; theirs never need the index."""
 
-FURTHER = 4
-"""Each look goes through so many times as many as the one before, so that what is decided after it rests on more."""
+FURTHER = 8
+"""Each look goes through so many times as many as the one before."""
 
-FITTING_SHARE = 0.035
-"""From this share on, the list first is quicker; at it both take about 10 ms for a page of 50, with 100,000 conversations."""
+FITTING_SHARE = 0.1
+"""From this share on, the list is quicker than anything else, and what the index says is not even asked for."""
 
-RARE_SHARE = 0.0125
-"""Below this share, what the index has is quicker read one by one than met in the list."""
+WORTHWHILE_SHARE = 0.01
+"""Where the index has many, the list is gone on with while at least this share fits: a page of 50 takes 40 ms then."""
+
+RARE = 800
+"""So many, or fewer, are quicker read one by one than met in the list."""
 
 MET_WITHIN = 8
 """So many times as many conversations as the index has are gone through to meet them, and no more: they may all be old."""
 
-FEW = 2000
-"""Conversations that can be looked into one by one, with another condition, in about 15 ms."""
+EVERYTHING = 2**31
+"""As a limit."""
 
 Place = tuple[datetime, str]
 """Where a conversation stands in the list: when it was updated, and its id."""
@@ -71,13 +76,6 @@ class FoundText(NamedTuple):
     text: str
 
 
-class _Way(NamedTuple):
-    """The two ways to one narrowing: whether a conversation fits, and which ones do."""
-
-    fits: ColumnElement[bool]
-    fitting: Select[str]
-
-
 async def conversations_page(
     session: AsyncSession, user_id: str, narrowing: Narrowing, *, limit: int, before: Place | None
 ) -> Sequence[Conversation]:
@@ -97,7 +95,8 @@ async def conversations_page(
         return (await session.scalars(_from_place(whole, before, limit))).all()
     found: list[Conversation] = []
     looked_at, look = 0, FIRST_LOOK
-    fits = and_(*(way.fits for way in ways))
+    fits = and_(*(way.fits() for way in ways))
+    counts: list[int] = []
     while True:
         look_in = by_list(user_id, conditions, fits, before, look, limit - len(found))
         rows = (await session.execute(look_in)).all()
@@ -107,18 +106,17 @@ async def conversations_page(
         last = rows[-1].Conversation
         before = (last.updated_at, last.id)
         looked_at += look
-        if len(found) < looked_at * FITTING_SHARE:
-            break
         look *= FURTHER
-    wanted = limit - len(found)
-    collected = await _fewest(session, ways)
-    checked = [way.fits for way in ways if way is not collected]
-    if len(found) >= looked_at * RARE_SHARE:
-        rows = (await session.execute(by_both(user_id, conditions, collected, checked, before, wanted))).all()
-        met = [row.Conversation for row in rows if row.fits]
-        if len(met) == wanted:
-            return [*found, *met]
-    rest = by_index(user_id, [*conditions, *checked], collected, before, wanted)
+        if len(found) >= looked_at * FITTING_SHARE:
+            continue
+        counts = counts or [await way.count(session) for way in ways]
+        is_seldom = looked_at > FIRST_LOOK and len(found) < looked_at * WORTHWHILE_SHARE
+        if min(counts) <= MANY or is_seldom:
+            break
+    count, place = min(zip(counts, range(len(ways)), strict=True))
+    checked = [way.fits() for way in ways if way is not ways[place]]
+    fitting = ways[place].fitting(count)
+    rest = by_index(user_id, conditions, fitting, checked, before, limit - len(found))
     return [*found, *await session.scalars(rest)]
 
 
@@ -142,45 +140,35 @@ def by_list(
     )
 
 
-def by_both(
+def by_index(
     user_id: str,
     conditions: Sequence[ColumnElement[bool]],
-    way: _Way,
+    collected: Select[str],
     checked: Sequence[ColumnElement[bool]],
     before: Place | None,
     limit: int,
-) -> Select[Conversation, bool, int]:
-    """As `by_list`, but what fits is asked of the index, once. The list is gone through until a page is full, or so far as it is
-    worth it."""
-    fitting = _collected(way)
-    look = select(func.count() * MET_WITHIN).select_from(fitting).scalar_subquery()
-    fits = and_(Conversation.id.in_(select(fitting.c.conversation_id)), *checked)
-    return by_list(user_id, conditions, fits, before, look, limit)
-
-
-def by_index(
-    user_id: str, conditions: Sequence[ColumnElement[bool]], way: _Way, before: Place | None, limit: int
 ) -> Select[Conversation]:
-    """The newest `limit` of all conversations that fit."""
-    known = Conversation.id.in_(select(_collected(way).c.conversation_id))
+    """The newest `limit` of all conversations that fit: those among the `collected` that fit what is `checked`."""
+    # By itself, as if nothing else were known of what it is for; and so are those that were met.
+    fitting = collected.cte("fitting").prefix_with("MATERIALIZED")
+    count = func.count()
+    look = select(case((count > RARE, count * MET_WITHIN), else_=0)).select_from(fitting).scalar_subquery()
+    is_collected = Conversation.id.in_(select(fitting.c.conversation_id))
+    is_met = and_(is_collected, *checked).label("fits")
+    looked = _from_place(
+        select(Conversation.id, is_met).where(Conversation.user_id == user_id, *conditions), before, look
+    )
+    seen = looked.subquery()
+    met = select(seen.c.id).where(seen.c.fits).limit(limit).cte("met").prefix_with("MATERIALIZED")
+    # All or nothing of it, by a limit: a condition would be asked of every row.
+    is_full = select(func.count() >= limit).select_from(met).scalar_subquery()
+    left = select(fitting.c.conversation_id).limit(select(case((is_full, 0), else_=EVERYTHING)).scalar_subquery())
     # As an expression, where ids are known: the index by person and time would be tempting, and reads the whole list.
     is_owner = Conversation.user_id.concat("") == user_id
-    return _from_place(select(Conversation).where(known, is_owner, *conditions), before, limit)
-
-
-def _collected(way: _Way) -> CTE:
-    # By itself, as if nothing else were known of what it is for.
-    return way.fitting.cte("fitting").prefix_with("MATERIALIZED")
-
-
-async def _fewest(session: AsyncSession, ways: Sequence[_Way]) -> _Way:
-    """The way to collect by; the others are then looked for in what it finds. Tags come last, and are quick to count."""
-    last = ways[-1]
-    if len(ways) > 1:
-        some = last.fitting.limit(FEW + 1).subquery()
-        if (await session.scalar(select(func.count()).select_from(some)) or 0) > FEW:
-            return ways[0]
-    return last
+    known = Conversation.id.in_(select(left.subquery().c.conversation_id))
+    read = _from_place(select(Conversation.id).where(known, is_owner, *conditions, *checked), before, limit).subquery()
+    found = union(select(met.c.id), select(read.c.id)).subquery()
+    return _from_place(select(Conversation).where(Conversation.id.in_(select(found.c.id))), None, limit)
 
 
 async def found_texts(
@@ -203,24 +191,13 @@ async def found_texts(
     return found
 
 
-def _ways(session: AsyncSession, user_id: str, narrowing: Narrowing) -> list[_Way]:
-    ways = []
+def _ways(session: AsyncSession, user_id: str, narrowing: Narrowing) -> list[Way]:
+    ways: list[Way] = []
     if narrowing.words is not None:
-        language = full_text(session)
-        document = select(literal(1)).where(
-            SearchDocument.conversation_id == Conversation.id, language.has(narrowing.words)
-        )
-        ways.append(_Way(_is_any(document), language.conversations(user_id, narrowing.words)))
+        ways.append(Words(full_text(session), user_id, narrowing.words))
     if narrowing.tag is not None:
-        of_tag = (ConversationTag.user_id == user_id, ConversationTag.tag == narrowing.tag)
-        tagged = select(literal(1)).where(*of_tag, ConversationTag.conversation_id == Conversation.id)
-        ways.append(_Way(_is_any(tagged), select(ConversationTag.conversation_id).where(*of_tag)))
+        ways.append(Tag(user_id, narrowing.tag))
     return ways
-
-
-def _is_any(rows: Select[int]) -> ColumnElement[bool]:
-    # Not EXISTS: PostgreSQL would collect all that fits first, which is the other way.
-    return rows.limit(1).correlate(Conversation).scalar_subquery().is_not(None)
 
 
 def _from_place(statement: Select, before: Place | None, limit: int | ScalarSelect[int]) -> Select:  # type: ignore[type-arg]

@@ -32,7 +32,6 @@ from app.conversations.schemas import (
     MessageBody,
     MessageCursor,
     MessageList,
-    SearchHit,
     listed,
     search_hit,
 )
@@ -147,10 +146,8 @@ class ConversationService:
                 require_storable(text, name)
         async with self._database.read() as session:
             found = await listing.conversations_page(session, user_id, narrowing, limit=limit + 1, before=before)
-            hits: dict[str, SearchHit] = {}
-            if narrowing.words:
-                texts = await listing.found_texts(session, found[:limit], narrowing.words)
-                hits = {key: search_hit(text, narrowing.words) for key, text in texts.items()}
+            texts = await listing.found_texts(session, found[:limit], narrowing.words) if narrowing.words else {}
+        hits = {key: search_hit(text, narrowing.words or ()) for key, text in texts.items()}
         next_cursor = None
         if len(found) > limit:
             last = found[limit - 1]

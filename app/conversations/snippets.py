@@ -5,10 +5,12 @@ Never HTML, and no offsets either, which programs would count in different units
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import NamedTuple
 
-from app.conversations.words import shown_words
+from app.conversations.words import WORD_MAX_CHARS, shown_words
 
 SNIPPET_CHARS = 160
 BEFORE_CHARS = 40
@@ -29,7 +31,8 @@ class Part(NamedTuple):
 
 def snippet(text: str, wanted: Collection[str]) -> list[Part]:
     """A piece of the text around the first of these words; its beginning where none is seen. `wanted` are query words."""
-    marks = _marks(text, frozenset(wanted))
+    words = frozenset(wanted)
+    marks = _marks_in_ascii(text, words) if text.isascii() else _marks(text, words)
     start = 0
     if marks and marks[0][0] > BEFORE_CHARS:
         start = _word_boundary(text, marks[0][0] - BEFORE_CHARS, marks[0][0])
@@ -64,6 +67,24 @@ def _marks(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:
             _mark(marks, start, end)
         before = (start, end, word)
     return marks
+
+
+def _marks_in_ascii(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:
+    """The same, for a text in which no word has to be folded or cut: about ten times quicker, and most texts of a page are so."""
+    marks: list[tuple[int, int]] = []
+    for found in _pattern(wanted).finditer(text, 0, min(len(text), SEARCHED_CHARS)):
+        if marks and found.start() > marks[0][0] + SNIPPET_CHARS:
+            break
+        _mark(marks, found.start(), found.end())
+    return marks
+
+
+@lru_cache(maxsize=64)
+def _pattern(wanted: frozenset[str]) -> re.Pattern[str]:
+    """Any of these as a whole word; the longest, whose ends were cut off, as the beginning of one."""
+    letter = "[A-Za-z0-9]"
+    words = [word + (f"{letter}*" if len(word) == WORD_MAX_CHARS else "") for word in sorted(wanted) if word.isalnum()]
+    return re.compile(f"(?<!{letter})(?:{'|'.join(words) or '(?!)'})(?!{letter})", re.IGNORECASE | re.ASCII)
 
 
 def _mark(marks: list[tuple[int, int]], start: int, end: int) -> None:

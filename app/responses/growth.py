@@ -1,7 +1,8 @@
 """Writes the text of running answers to SQL now and then, so that a reader of the database alone sees them grow.
 
 Not what makes them durable: that is the journal. One transaction for all answers, at most once per interval, and once more
-when an answer starts, so that its status is right.
+soon after an answer starts, so that its status is right. Not at once: its first words are on their way then, and a short answer
+has ended before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from app.conversations.models import MessageStatus
 from app.responses.answer import Answer
 from app.responses.queries import Growth
 from app.responses.storage import AnswerStorage
+
+SOON_S = 0.25
 
 
 class GrowthWriter:
@@ -36,6 +39,8 @@ class GrowthWriter:
                     await self._start_to_write.wait()
             except TimeoutError:
                 pass
+            else:
+                await asyncio.sleep(min(SOON_S, self._every_s))
             self._start_to_write.clear()
             await self.write()
 

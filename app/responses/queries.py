@@ -23,6 +23,9 @@ from app.webhooks.event_types import EventType
 from app.webhooks.outbox import record_event
 from engine.types import Role
 
+AS_IT_IS = {"synchronize_session": False}
+"""Nothing that it changes has been read in the same unit of work, so no object is looked for that would have to follow."""
+
 UNFINISHED = tuple(status for status in MessageStatus if not status.is_final)
 
 
@@ -236,12 +239,14 @@ async def write_growth(session: AsyncSession, growth: Growth) -> None:
     await session.execute(
         update(Response)
         .where(Response.id == growth.response_id, Response.status.in_(UNFINISHED))
-        .values(status=MessageStatus.IN_PROGRESS, started_at=growth.started_at)
+        .values(status=MessageStatus.IN_PROGRESS, started_at=growth.started_at),
+        execution_options=AS_IT_IS,
     )
     await session.execute(
         update(Message)
         .where(Message.id == growth.message_id, Message.status.in_(UNFINISHED))
-        .values(content=growth.text, last_seq=growth.last_seq, status=MessageStatus.IN_PROGRESS)
+        .values(content=growth.text, last_seq=growth.last_seq, status=MessageStatus.IN_PROGRESS),
+        execution_options=AS_IT_IS,
     )
 
 
@@ -275,7 +280,8 @@ async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
             started_at=ending.started_at,
             ended_at=ending.ended_at,
         )
-        .returning(Response.id)
+        .returning(Response.id),
+        execution_options=AS_IT_IS,
     )
     if changed.first() is None:
         return Stored.ELSEWHERE if await exists(session, ending.response_id) else Stored.GONE
@@ -288,7 +294,8 @@ async def write_ending(session: AsyncSession, ending: Ending) -> Stored:
             usage=ending.usage,
             token_ids=ending.token_ids,
             last_seq=ending.last_seq,
-        )
+        ),
+        execution_options=AS_IT_IS,
     )
     log = {"response_id": ending.response_id, "last_seq": ending.last_seq, "frames": ending.log}
     await insert_if_absent(session, ResponseLog, log)

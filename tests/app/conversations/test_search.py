@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.conversations import listing
+from app.conversations import listing, ways
 from tests.app.conversations.test_conversations import created, listed
 from tests.app.conversations.test_messages import PATH, begun
 from tests.app.responses.chat import Chat
@@ -69,7 +69,14 @@ async def test_any_script_is_found(running: RunningApp, query: str) -> None:
         assert [item["id"] for item in await found(client, query)] == [conversation.id]
 
 
-async def test_nothing_of_somebody_else_is_found(running: RunningApp) -> None:
+@pytest.mark.parametrize("many", [0, 3000])
+async def test_nothing_of_somebody_else_is_found(
+    running: RunningApp, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    # By the list, and by the index: with the owner's word and without.
+    monkeypatch.setattr(ways, "MANY", many)
+    monkeypatch.setattr(listing, "FIRST_LOOK", 1)
+    monkeypatch.setattr(listing, "FITTING_SHARE", 2.0)
     async with running.signed_in("ann") as ann, running.signed_in("bob") as bob:
         conversation = await begun(running, ann)
         await conversation.grow("the secret canary")
@@ -108,23 +115,29 @@ async def test_an_answer_is_found_once_it_has_ended(chat: Chat) -> None:
 async def test_a_search_is_narrowed_and_paged_like_the_list(
     running: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By the list only, in looks of one or more; then by both, by the index, and with words and a tag the other way around.
-    for look, share, rare, few in (
-        (1, 0.0, 0.0, 2000),
-        (3, 0.0, 0.0, 2000),
-        (1, 0.3, 0.3, 2000),
-        (1, 2.0, 0.0, 2000),
-        (1, 2.0, 0.0, 0),
-        (1, 2.0, 2.0, 2000),
-        (1, 2.0, 2.0, 0),
-        (200, 0.035, 0.0125, 2000),
+    # By the list only, in looks of one or more, while enough fits; then by the index: met in the list, met only in part of it,
+    # and read one by one; with the owner's word and without.
+    for look, share, many, rare, within in (
+        (1, 0.0, 3000, 0, 8),
+        (3, 0.0, 3000, 0, 8),
+        (1, 2.0, 0, 0, 8),
+        (3, 2.0, 0, 0, 8),
+        (1, 2.0, 3, 0, 8),
+        (1, 2.0, 3000, 0, 8),
+        (1, 2.0, 3000, 0, 1),
+        (1, 2.0, 3000, 0, 0),
+        (1, 2.0, 3000, 800, 8),
+        (100, 0.1, 3000, 800, 8),
     ):
         monkeypatch.setattr(listing, "FIRST_LOOK", look)
         monkeypatch.setattr(listing, "FITTING_SHARE", share)
-        monkeypatch.setattr(listing, "RARE_SHARE", rare)
-        monkeypatch.setattr(listing, "FEW", few)
+        monkeypatch.setattr(listing, "WORTHWHILE_SHARE", share / 2)
+        monkeypatch.setattr(listing, "MANY", many)
+        monkeypatch.setattr(ways, "MANY", many)
+        monkeypatch.setattr(listing, "RARE", rare)
+        monkeypatch.setattr(listing, "MET_WITHIN", within)
         monkeypatch.setattr(listing, "FURTHER", look)
-        async with running.signed_in(f"ann{look}-{share}-{rare}-{few}") as client:
+        async with running.signed_in(f"ann{look}-{share}-{many}-{rare}-{within}") as client:
             for number in range(9):
                 word = "rare" if number == 0 else "common"
                 body = await created(client, title=f"{word} t{number}", tags=["odd"] if number % 2 else ["even"])

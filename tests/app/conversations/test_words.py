@@ -106,3 +106,18 @@ def test_a_snippet_of_a_long_text_is_around_the_first_place() -> None:
     assert [part.text for part in parts if part.is_marked] == ["needle"]
     assert sum(len(part.text) for part in parts) <= SNIPPET_CHARS + 2
     assert "".join(part.text for part in parts[1:-1]) in text
+
+
+PLAIN_WORDS = st.sampled_from(
+    ["cat", "Cat", "CATS", "c4t", "cat_cat", "_cat", "K", "x" * 63, "X" * 64, "x" * 70, "-", "  ", "\n", "'s"]
+)
+
+
+@given(
+    st.lists(PLAIN_WORDS, max_size=80), st.sampled_from([" ", "", ", "]), st.lists(PLAIN_WORDS, min_size=1, max_size=3)
+)
+def test_in_a_plain_text_the_same_is_marked_as_in_any_other(words: list[str], between: str, query: list[str]) -> None:
+    text = between.join(words)
+    # The last word is none of a plain text, and none that is searched.
+    assert marked(text, " ".join(query)) == marked(f"{text} é", " ".join(query))
+    assert marked("cat", "CAT K 北京 über") == ["cat"]
