@@ -55,7 +55,7 @@ void AttentionPlan::add_shared(const Sequences& sequences, std::vector<int64_t>&
     const int64_t first_query = (int64_t)queries_.size();
     for (const int64_t at : group) {
       shared_parts[at] = parts;
-      for (int64_t row = sequences.query_starts[at]; row < sequences.query_starts[at + 1]; ++row) {
+      for (int64_t row = sequences.first_row(at); row < sequences.query_starts[at + 1]; ++row) {
         queries_.push_back({row, sequences.context_lens[at] - sequences.query_starts[at + 1] + row});
       }
     }
@@ -72,7 +72,7 @@ void AttentionPlan::add_sequence(const Sequences& sequences, int64_t at, int64_t
   const int64_t start = sequences.query_starts[at], end = sequences.query_starts[at + 1];
   const int64_t before = sequences.context_lens[at] - (end - start);
   const int64_t most_queries = std::max<int64_t>(1, MOST_BLOCK_ROWS / (heads_.heads / heads_.kv_heads));
-  for (int64_t row = start; row < end; row += most_queries) {
+  for (int64_t row = sequences.first_row(at); row < end; row += most_queries) {
     QueryBlock block;
     block.table = sequences.block_tables + at * sequences.table_width;
     block.first_query = (int64_t)queries_.size();

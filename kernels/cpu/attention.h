@@ -13,7 +13,7 @@
 
 namespace kvasir {
 
-constexpr int SPAN_PARTS = 2;
+constexpr int SPAN_PARTS = 4;
 
 struct Sequences {
   int64_t count;
@@ -21,6 +21,9 @@ struct Sequences {
   const int64_t* context_lens;  // [count]
   const int64_t* block_tables;  // [count][table_width]
   int64_t table_width;
+  const int64_t* attending_from = nullptr;  // [count]: the first row of each that attends; all where there are none
+
+  int64_t first_row(int64_t at) const { return attending_from == nullptr ? query_starts[at] : attending_from[at]; }
 };
 
 // Some rows that read the same parts: neighbours of one sequence, or those of several that share their first pages.

@@ -51,6 +51,18 @@ class QuantisedRoom {
   QuantisedRows rows_{};
 };
 
+// Of each sequence; its end where none is wanted.
+std::vector<int64_t> first_wanted_rows(const Step& step) {
+  const int64_t *starts = step.sequences.query_starts, count = step.sequences.count;
+  std::vector<int64_t> first(starts + 1, starts + 1 + count);
+  for (int64_t at = 0; at < step.wanted; ++at) {
+    const int64_t row = step.logit_rows[at];
+    const int64_t sequence = std::upper_bound(starts, starts + count + 1, row) - starts - 1;
+    first[sequence] = std::min(first[sequence], row);
+  }
+  return first;
+}
+
 }  // namespace
 
 struct Decoder::Rooms {
@@ -160,8 +172,9 @@ class Decoder::Pass {
     each(step_.rows * heads_.all(), [&](int64_t item) {
       rotate_and_store(heads_, rotated, item, queries, keys, values);
     });
+    const bool is_last = index + 1 == weights_.layers.size();
     const auto window = std::find(windows_.begin(), windows_.end(), layer.window_tokens) - windows_.begin();
-    const AttentionPlan& plan = plans_[window];
+    const AttentionPlan& plan = is_last ? plans_.back() : plans_[window];
     float* states = rooms_.states.get();
     each(plan.shared_items(), [&](int64_t item) {
       plan.attend(item, shape_.score_rule, queries, keys, values, states);
@@ -170,7 +183,7 @@ class Decoder::Pass {
       plan.attend(plan.shared_items() + item, shape_.score_rule, queries, keys, values, states);
     });
     const QuantisedRows& attended = rooms_.attended_rounded.get();
-    if (index + 1 == weights_.layers.size()) {
+    if (is_last) {
       // Behind the last keys and values only rows whose logits are wanted go on, next to each other.
       float* wanted = rooms_.wanted.get();
       each(step_.wanted, [&](int64_t at) {
@@ -234,12 +247,17 @@ Heads Decoder::heads_of(const Step& step) const {
 void Decoder::run(const Step& step, int threads) {
   const int64_t rows = step.rows, hidden = shape_.hidden_padded();
   const LayerWeights& any = weights_.layers[0];
+  // One for each window, and one for the last layer, where rows attend from the first on whose logits are wanted.
   std::vector<AttentionPlan> plans;
   int64_t states = 0;
   for (const int64_t window : windows_) {
     plans.emplace_back(step.sequences, heads_of(step), window);
     states = std::max(states, plans.back().state_numbers());
   }
+  const std::vector<int64_t> first_wanted = first_wanted_rows(step);
+  Sequences at_last = step.sequences;
+  at_last.attending_from = first_wanted.data();
+  plans.emplace_back(at_last, heads_of(step), weights_.layers.back().window_tokens);
   rooms_->hidden.of(rows * hidden);
   rooms_->wanted.of(step.wanted * hidden);
   rooms_->qkv.of(rows * any.qkv.tiles * LANES);

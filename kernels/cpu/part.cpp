@@ -114,6 +114,7 @@ struct BytePages {
       }
     }
     EACH(page, Width) {
+      if (ahead != nullptr) fetch_ahead(scales(ahead[page], size));
       const Floats scale = load(scales(keys[page], size));
       EACH(row, Rows) {
         store(to + row * PART_TOKENS + page * PAGE_TOKENS, multiply(to_floats(total[row][page]), scale));
@@ -127,9 +128,13 @@ struct BytePages {
 
   static float round(const float* weights, int64_t first, int64_t end, float most, Weight* to) {
     const Floats inverse = all(most > SMALLEST_MAGNITUDE ? 255.0f / most : 0.0f);
-    for (int64_t page = first; page < end; ++page) {
-      store_unsigned(to + page * PAGE_TOKENS, multiply(load(weights + page * PAGE_TOKENS), inverse));
+    const auto rounded = [&](int64_t page) { return multiply(load(weights + page * PAGE_TOKENS), inverse); };
+    int64_t page = first;
+    for (; page + 4 <= end; page += 4) {
+      store_unsigned(
+          to + page * PAGE_TOKENS, rounded(page), rounded(page + 1), rounded(page + 2), rounded(page + 3));
     }
+    for (; page < end; ++page) store_unsigned(to + page * PAGE_TOKENS, rounded(page));
     return most / 255.0f;
   }
 
@@ -143,6 +148,7 @@ struct BytePages {
       const uint8_t* values = part.values[page] + 4 * dimension;
       const uint8_t* next = part.next_values[page] + 4 * dimension;
       const int8_t* own = (const int8_t*)weights + page * PAGE_TOKENS;
+      if (is_ahead) fetch_ahead(scales(part.next_values[page], size));
       for (int64_t token = 0; token < PAGE_TOKENS; token += 4, values += 4 * size, next += 4 * size, own += 4) {
         Bytes value[Width];
         EACH(chunk, Width) {
@@ -325,8 +331,8 @@ void attend_part(const Heads& heads, const ScoreRule& rule, const Part& part, co
 
 void add_up(const float* states, int64_t count, int64_t stride, int64_t size, float* to) {
   if (count == 1 && states[size] != NOTHING) {
-    const Floats weights = all(states[size + 1]);
-    for (int64_t at = 0; at < size; at += LANES) store(to + at, divide(load(states + at), weights));
+    const Floats share = all(1.0f / states[size + 1]);
+    for (int64_t at = 0; at < size; at += LANES) store(to + at, multiply(load(states + at), share));
     return;
   }
   float most = NOTHING;
@@ -352,7 +358,8 @@ void add_up(const float* states, int64_t count, int64_t stride, int64_t size, fl
       if (is_there(at)) weights += own[at * stride + size + 1] * shares[at];
     }
   }
-  for (int64_t at = 0; at < size; at += LANES) store(to + at, divide(load(to + at), all(weights)));
+  const Floats share = all(1.0f / weights);
+  for (int64_t at = 0; at < size; at += LANES) store(to + at, multiply(load(to + at), share));
 }
 
 }  // namespace kvasir

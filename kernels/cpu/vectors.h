@@ -72,16 +72,11 @@ inline Floats where_at_least(Floats x, Floats bound, Floats a) {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_GE_OQ), a);
 }
 
-// 0 where `x` is below `bound`, `a` elsewhere and where `x` is not a number.
-inline Floats unless_below(Floats x, Floats bound, Floats a) {
-  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), a);
-}
+// How much `x` is more than the whole number below it.
+inline Floats above_whole(Floats x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC); }
 
-// `a` times 2 to the power of the whole number in the lowest bits of `bits`.
-inline Floats shift_exponent(Floats a, Floats bits) {
-  const Ints shift = _mm512_slli_epi32(_mm512_castps_si512(bits), 23);
-  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), shift));
-}
+// `a` times 2 to the power of the whole number below `x`; for normal numbers, and where the result is one.
+inline Floats shift_exponent(Floats a, Floats x) { return _mm512_scalef_ps(a, x); }
 
 // One step of a Walsh-Hadamard transform: of each two lanes that are `distance` apart, their sum and their difference.
 template <int distance>
@@ -135,6 +130,13 @@ inline int sum(Ints a) { return _mm512_reduce_add_epi32(a); }
 // Likewise 16 bytes of numbers from 0 to 255.
 inline void store_unsigned(uint8_t* to, Floats a) {
   _mm_storeu_si128((__m128i*)to, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+inline void store_unsigned(uint8_t* to, Floats a, Floats b, Floats c, Floats d) {
+  const Ints ab = _mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+  const Ints cd = _mm512_packus_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
+  // Packings stay within quarters: each has four bytes of each of the four.
+  const Ints places = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(to, _mm512_permutexvar_epi32(places, _mm512_packus_epi16(ab, cd)));
 }
 
 // Writes 16 bytes to the `place`-th of each four, and leaves the others alone.
@@ -237,17 +239,16 @@ inline Floats where_at_least(Floats x, Floats bound, Floats a) {
           _mm256_and_ps(_mm256_cmp_ps(x.high, bound.high, _CMP_GE_OQ), a.high)};
 }
 
-inline Floats unless_below(Floats x, Floats bound, Floats a) {
-  return {_mm256_and_ps(_mm256_cmp_ps(x.low, bound.low, _CMP_NLT_UQ), a.low),
-          _mm256_and_ps(_mm256_cmp_ps(x.high, bound.high, _CMP_NLT_UQ), a.high)};
+inline Floats above_whole(Floats x) {
+  return {_mm256_sub_ps(x.low, _mm256_floor_ps(x.low)), _mm256_sub_ps(x.high, _mm256_floor_ps(x.high))};
 }
 
-inline Floats shift_exponent(Floats a, Floats bits) {
+inline Floats shift_exponent(Floats a, Floats x) {
   const auto shifted = [](__m256 half, __m256 by) {
-    const __m256i shift = _mm256_slli_epi32(_mm256_castps_si256(by), 23);
+    const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(_mm256_floor_ps(by)), 23);
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(half), shift));
   };
-  return {shifted(a.low, bits.low), shifted(a.high, bits.high)};
+  return {shifted(a.low, x.low), shifted(a.high, x.high)};
 }
 
 template <int distance>
@@ -325,6 +326,13 @@ inline void store_unsigned(uint8_t* to, Floats a) {
   // Both packings stay within halves: the bytes are in the words 0, 4, 1 and 5.
   const __m256i ordered = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 0, 0, 0, 0));
   _mm_storeu_si128((__m128i*)to, _mm256_castsi256_si128(ordered));
+}
+
+inline void store_unsigned(uint8_t* to, Floats a, Floats b, Floats c, Floats d) {
+  store_unsigned(to, a);
+  store_unsigned(to + LANES, b);
+  store_unsigned(to + 2 * LANES, c);
+  store_unsigned(to + 3 * LANES, d);
 }
 
 inline void store_every_fourth(uint8_t* to, int64_t place, const int8_t* bytes) {
@@ -426,19 +434,17 @@ inline Floats exponential(Floats x) {
   return where_at_least(x, all(-87.0f), multiply(series, power_of_two(whole)));
 }
 
-// 2 to the power of `x`, which is not above 0, to three parts in a million; 0 below where float32 has normal numbers.
+// 2 to the power of `x`, which is not above 0, to three parts in a million; what is below 2 to the power of -100 is that.
 inline Floats power(Floats x) {
   // What is not a number stays none: it is the second of two that are compared.
-  const Floats bounded = larger(all(-126.0f), x);
-  // Added to a number this large, `x` is rounded to the whole number that its lowest bits then are.
-  const Floats large = all(12582912.0f), shifted = add(bounded, large);
-  const Floats rest = subtract(bounded, subtract(shifted, large));
-  Floats series = all(9.582852592e-3f);
-  series = multiply_add(series, rest, all(5.590642708e-2f));
-  series = multiply_add(series, rest, all(2.402409864e-1f));
-  series = multiply_add(series, rest, all(6.931241931e-1f));
+  const Floats bounded = larger(all(-100.0f), x);
+  const Floats rest = above_whole(bounded);
+  Floats series = all(1.3426686e-2f);
+  series = multiply_add(series, rest, all(5.2242473e-2f));
+  series = multiply_add(series, rest, all(2.4128021e-1f));
+  series = multiply_add(series, rest, all(6.9304484e-1f));
   series = multiply_add(series, rest, all(1.0f));
-  return unless_below(x, all(-126.0f), shift_exponent(series, shifted));
+  return shift_exponent(series, bounded);
 }
 
 // 1 - 2 / (e^2x + 1): exact to the last bits of 1, which is what a bound needs.

@@ -115,6 +115,30 @@ def test_a_step_without_wanted_rows_writes_its_pages() -> None:
         assert torch.equal(step(model.decoder, cache, [(halved, 20)]), expected)
 
 
+@each_variant
+@given(
+    name=st.sampled_from(sorted(FAMILIES)),
+    lengths=st.lists(st.integers(1, 150), min_size=1, max_size=4),
+    seed=st.integers(0, 10_000),
+    share=st.sampled_from((0.02, 0.5)),
+)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_wanted_rows_are_what_they_are_where_all_are_wanted(
+    variant: Variant, name: str, lengths: list[int], seed: int, share: float
+) -> None:
+    model = quantised_model(family(name, seed % 5), variant, 8, torch.int8)
+    generator = torch.Generator().manual_seed(seed)
+    pages = scattered_pages(lengths, generator)
+    streams = [Stream(TEXT[:length], own) for length, own in zip(lengths, pages, strict=True)]
+    batch = batch_of([(stream, length) for stream, length in zip(streams, lengths, strict=True)])
+    every = torch.arange(sum(lengths))
+    cache = KVCache.for_spec(model.kv_spec, PAGES)
+    expected = model.decoder.forward(dataclasses.replace(batch, logit_rows=every), cache)
+    wanted = every[torch.rand(len(every), generator=generator) < share].flip(0)
+    found = model.decoder.forward(dataclasses.replace(batch, logit_rows=wanted), cache)
+    assert torch.equal(found, expected[wanted])
+
+
 @pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 def test_numbers_that_are_not_finite_reach_the_logits(kv_dtype: torch.dtype) -> None:
     """A row that is broken must not look like an answer."""
