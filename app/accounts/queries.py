@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import ColumnElement, delete, or_, select, tuple_, update
+from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, delete, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from app.accounts.models import Credential, CredentialKind, ExternalIdentity, User, UserRole
-from app.database import chunks
+from app.database import UTCDateTime, chunks
 
 
 async def user_by_name(session: AsyncSession, username: str) -> User | None:
@@ -73,15 +74,19 @@ async def valid_credential(
     session: AsyncSession, secret_hash: str, kinds: Collection[CredentialKind], now: datetime
 ) -> tuple[Credential, User] | None:
     """The credential with this token and whose it is, if it is of one of these kinds and holds now."""
-    statement = (
-        select(Credential, User)
-        .join(User, User.id == Credential.user_id)
-        .where(
-            Credential.secret_hash == secret_hash, Credential.kind.in_(kinds), *_holds(now), User.disabled_at.is_(None)
-        )
-    )
-    row = (await session.execute(statement)).one_or_none()
+    asked = {"secret_hash": secret_hash, "kinds": list(kinds), "now": now}
+    row = (await session.execute(_valid_credential(), asked)).one_or_none()
     return None if row is None else (row[0], row[1])
+
+
+@cache
+def _valid_credential() -> Select[Credential, User]:
+    """Built once, because every request asks this first."""
+    is_it = Credential.secret_hash == bindparam("secret_hash")
+    is_of_kind = Credential.kind.in_(bindparam("kinds", expanding=True))
+    holds = _holds(bindparam("now", type_=UTCDateTime()))
+    owner = User.id == Credential.user_id
+    return select(Credential, User).join(User, owner).where(is_it, is_of_kind, *holds, User.disabled_at.is_(None))
 
 
 async def role_while_held(session: AsyncSession, credential_id: str, now: datetime) -> str | None:
@@ -284,5 +289,5 @@ async def purge_credentials(session: AsyncSession, now: datetime) -> None:
     await session.execute(statement, execution_options={"synchronize_session": False})
 
 
-def _holds(now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _holds(now: datetime | BindParameter[datetime]) -> tuple[ColumnElement[bool], ...]:
     return Credential.revoked_at.is_(None), or_(Credential.expires_at.is_(None), Credential.expires_at > now)

@@ -163,7 +163,8 @@ class Admission:
             conversation = await tree.owned_conversation(session, user_id, conversation_id)
             leaf_id = conversation.leaf_id if asked.parent_id is UNSET else asked.parent_id
             path = await tree.path(session, conversation.id, leaf_id)
-            persona = await persona_of(session, conversation.id)
+            has_persona = conversation.persona_version_id is not None
+            persona = await persona_of(session, conversation.id) if has_persona else None
         try:
             sampling = sampling_params(asked.params, self._settings, None if persona is None else persona.params)
         except InvalidInput as problem:
