@@ -1,7 +1,5 @@
 #include "decoder.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -25,7 +23,6 @@ class Room {
     }
     return memory_.get();
   }
-  Number* get() const { return memory_.get(); }
 
  private:
   struct Free {
@@ -39,16 +36,14 @@ class QuantisedRoom {
  public:
   QuantisedRows of(int64_t rows, int64_t groups) {
     const int64_t places = rows * groups;
-    return rows_ = {bytes_.of(places * GROUP), scales_.of(places), sums_.of(places), offsets_.of(places), groups};
+    return {bytes_.of(places * GROUP), scales_.of(places), sums_.of(places), offsets_.of(places), groups};
   }
-  const QuantisedRows& get() const { return rows_; }
 
  private:
   Room<int8_t> bytes_;
   Room<float> scales_;
   Room<int32_t> sums_;
   Room<float> offsets_;
-  QuantisedRows rows_{};
 };
 
 // Of each sequence; its end where none is wanted.
@@ -71,24 +66,33 @@ struct Decoder::Rooms {
   QuantisedRoom normed, attended_rounded, gated;
 };
 
+// All that the threads of one step need, for as long as the last of them needs it: one that comes late finds nothing to compute, and
+// looks at nothing that belongs to the next step.
+struct Decoder::Work {
+  const Step step;
+  const std::vector<AttentionPlan> plans;
+  float *hidden, *wanted, *qkv, *added, *attended, *states, *buffers;
+  uint8_t* queries;
+  QuantisedRows normed, attended_rounded, gated;
+  Team team;
+};
+
 // One thread's way through a step.
 class Decoder::Pass {
  public:
-  Pass(const Decoder& decoder, const Step& step, const std::vector<AttentionPlan>& plans, Team& team, int thread)
+  Pass(const Decoder& decoder, Work& work, int thread)
       : shape_(decoder.shape_),
         weights_(decoder.weights_),
         windows_(decoder.windows_),
-        step_(step),
-        heads_(decoder.heads_of(step)),
-        plans_(plans),
-        team_(team),
+        work_(work),
+        step_(work.step),
+        heads_(decoder.heads_of(step_)),
         thread_(thread),
-        rooms_(*decoder.rooms_),
         size_(shape_.hidden_padded()),
-        rows_(step.rows),
-        hidden_(rooms_.hidden.get()),
-        buffer_(rooms_.buffers.get() + thread * size_),
-        row_room_(rooms_.attended.get() + thread * weights_.layers[0].attention_output.groups * GROUP) {}
+        rows_(step_.rows),
+        hidden_(work.hidden),
+        buffer_(work.buffers + thread * size_),
+        row_room_(work.attended + thread * weights_.layers[0].attention_output.groups * GROUP) {}
 
   static constexpr int64_t OPERATIONS_OF_LAYER = 10, OTHER_OPERATIONS = 3;
 
@@ -112,12 +116,12 @@ class Decoder::Pass {
     each(rows_, [&](int64_t row) {
       add_output(row, before->feed_forward_output_norm);
       norm_and_quantise(
-          hidden_ + row * size_, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer_, rooms_.normed.get(), row);
+          hidden_ + row * size_, weights_.final_norm, shape_.hidden, shape_.epsilon, buffer_, work_.normed, row);
     });
     if (step_.wanted == 0) return;
-    team_.share(thread_, operation_++, weights_.head.pairs(), [&](int64_t first, int64_t end) {
+    work_.team.share(thread_, operation_++, weights_.head.pairs(), [&](int64_t first, int64_t end) {
       linear_logits(
-          weights_.head, rooms_.normed.get(), step_.wanted, shape_.vocabulary, shape_.logit_cap, step_.logits,
+          weights_.head, work_.normed, step_.wanted, shape_.vocabulary, shape_.logit_cap, step_.logits,
           {first, end});
     });
   }
@@ -125,7 +129,7 @@ class Decoder::Pass {
  private:
   template <class Work>
   void each(int64_t items, const Work& work) {
-    team_.share(thread_, operation_++, items, [&](int64_t first, int64_t end) {
+    work_.team.share(thread_, operation_++, items, [&](int64_t first, int64_t end) {
       for (int64_t item = first; item < end; ++item) work(item);
     });
   }
@@ -141,18 +145,18 @@ class Decoder::Pass {
   // Where the output of a layer's part is normed before it is added, it waits for its row to be whole.
   void add_output(int64_t row, const float* weight) {
     if (weight == nullptr) return;
-    add_normed(hidden_ + row * size_, rooms_.added.get() + row * size_, weight, shape_.hidden, size_, shape_.epsilon);
+    add_normed(hidden_ + row * size_, work_.added + row * size_, weight, shape_.hidden, size_, shape_.epsilon);
   }
 
   void norm(int64_t row, const float* weight) {
     norm_and_quantise(
-        hidden_ + row * size_, weight, shape_.hidden, shape_.epsilon, buffer_, rooms_.normed.get(), row);
+        hidden_ + row * size_, weight, shape_.hidden, shape_.epsilon, buffer_, work_.normed, row);
   }
 
   void output(const Matrix& matrix, const QuantisedRows& rows, const float* bias, bool is_normed) {
-    team_.share(thread_, operation_++, matrix.pairs(), [&](int64_t first, int64_t end) {
+    work_.team.share(thread_, operation_++, matrix.pairs(), [&](int64_t first, int64_t end) {
       if (is_normed) {
-        linear(matrix, rows, rows_, bias, rooms_.added.get(), size_, {first, end});
+        linear(matrix, rows, rows_, bias, work_.added, size_, {first, end});
       } else {
         linear_added(matrix, rows, rows_, bias, hidden_, size_, {first, end});
       }
@@ -160,11 +164,11 @@ class Decoder::Pass {
   }
 
   void attend(const LayerWeights& layer, size_t index) {
-    float* qkv = rooms_.qkv.get();
-    uint8_t *queries = rooms_.queries.get(), *keys = step_.keys[index], *values = step_.values[index];
+    float* qkv = work_.qkv;
+    uint8_t *queries = work_.queries, *keys = step_.keys[index], *values = step_.values[index];
     const int64_t stride = layer.qkv.tiles * LANES;
-    team_.share(thread_, operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
-      linear(layer.qkv, rooms_.normed.get(), step_.rows, layer.qkv_bias, qkv, stride, {first, end});
+    work_.team.share(thread_, operation_++, layer.qkv.pairs(), [&](int64_t first, int64_t end) {
+      linear(layer.qkv, work_.normed, step_.rows, layer.qkv_bias, qkv, stride, {first, end});
     });
     const AngleTable& angles = step_.angles[layer.rotation];
     const RotatedRows rotated = {
@@ -174,18 +178,18 @@ class Decoder::Pass {
     });
     const bool is_last = index + 1 == weights_.layers.size();
     const auto window = std::find(windows_.begin(), windows_.end(), layer.window_tokens) - windows_.begin();
-    const AttentionPlan& plan = is_last ? plans_.back() : plans_[window];
-    float* states = rooms_.states.get();
+    const AttentionPlan& plan = is_last ? work_.plans.back() : work_.plans[window];
+    float* states = work_.states;
     each(plan.shared_items(), [&](int64_t item) {
       plan.attend(item, shape_.score_rule, queries, keys, values, states);
     });
     each(plan.items() - plan.shared_items(), [&](int64_t item) {
       plan.attend(plan.shared_items() + item, shape_.score_rule, queries, keys, values, states);
     });
-    const QuantisedRows& attended = rooms_.attended_rounded.get();
+    const QuantisedRows& attended = work_.attended_rounded;
     if (is_last) {
       // Behind the last keys and values only rows whose logits are wanted go on, next to each other.
-      float* wanted = rooms_.wanted.get();
+      float* wanted = work_.wanted;
       each(step_.wanted, [&](int64_t at) {
         const int64_t row = step_.logit_rows[at];
         plan.finish(row, states, row_room_);
@@ -204,10 +208,10 @@ class Decoder::Pass {
   }
 
   void feed_forward(const LayerWeights& layer) {
-    const QuantisedRows& between = rooms_.gated.get();
-    team_.share(thread_, operation_++, between.groups, [&](int64_t first, int64_t end) {
+    const QuantisedRows& between = work_.gated;
+    work_.team.share(thread_, operation_++, between.groups, [&](int64_t first, int64_t end) {
       gated(
-          layer.gate_up, rooms_.normed.get(), rows_, layer.gate_up_bias, shape_.activation, between, {first, end});
+          layer.gate_up, work_.normed, rows_, layer.gate_up_bias, shape_.activation, between, {first, end});
     });
     output(layer.down, between, layer.down_bias, layer.feed_forward_output_norm != nullptr);
   }
@@ -215,12 +219,10 @@ class Decoder::Pass {
   const DecoderShape& shape_;
   const DecoderWeights& weights_;
   const std::vector<int64_t>& windows_;
+  Work& work_;
   const Step& step_;
   const Heads heads_;
-  const std::vector<AttentionPlan>& plans_;
-  Team& team_;
   const int thread_;
-  Rooms& rooms_;
   const int64_t size_;
   int64_t rows_;
   float *hidden_, *buffer_, *row_room_;
@@ -258,21 +260,24 @@ void Decoder::run(const Step& step, int threads) {
   Sequences at_last = step.sequences;
   at_last.attending_from = first_wanted.data();
   plans.emplace_back(at_last, heads_of(step), weights_.layers.back().window_tokens);
-  rooms_->hidden.of(rows * hidden);
-  rooms_->wanted.of(step.wanted * hidden);
-  rooms_->qkv.of(rows * any.qkv.tiles * LANES);
-  rooms_->added.of(rows * hidden);
-  rooms_->attended.of(threads * any.attention_output.groups * GROUP);
-  rooms_->states.of(states);
-  rooms_->buffers.of(threads * hidden);
-  rooms_->queries.of(rows * shape_.heads.heads * heads_of(step).query_bytes());
-  rooms_->normed.of(rows, hidden / GROUP);
-  rooms_->attended_rounded.of(rows, any.attention_output.groups);
-  rooms_->gated.of(rows, any.down.groups);
-  // There may be fewer threads than are asked for, and it works with any number.
-  Team team(threads, (int64_t)weights_.layers.size() * Pass::OPERATIONS_OF_LAYER + Pass::OTHER_OPERATIONS);
-#pragma omp parallel num_threads(threads)
-  Pass(*this, step, plans, team, omp_get_thread_num()).run();
+  const int64_t operations = (int64_t)weights_.layers.size() * Pass::OPERATIONS_OF_LAYER + Pass::OTHER_OPERATIONS;
+  const std::shared_ptr<Work> work(new Work{
+      step,
+      std::move(plans),
+      rooms_->hidden.of(rows * hidden),
+      rooms_->wanted.of(step.wanted * hidden),
+      rooms_->qkv.of(rows * any.qkv.tiles * LANES),
+      rooms_->added.of(rows * hidden),
+      rooms_->attended.of(threads * any.attention_output.groups * GROUP),
+      rooms_->states.of(states),
+      rooms_->buffers.of(threads * hidden),
+      rooms_->queries.of(rows * shape_.heads.heads * heads_of(step).query_bytes()),
+      rooms_->normed.of(rows, hidden / GROUP),
+      rooms_->attended_rounded.of(rows, any.attention_output.groups),
+      rooms_->gated.of(rows, any.down.groups),
+      Team(threads, operations),
+  });
+  workers_.run(threads, std::make_shared<Workers::Work>([this, work](int thread) { Pass(*this, *work, thread).run(); }));
 }
 
 }  // namespace kvasir

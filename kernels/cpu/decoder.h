@@ -7,6 +7,7 @@
 #include "attention.h"
 #include "linear.h"
 #include "team.h"
+#include "workers.h"
 
 namespace kvasir {
 
@@ -71,6 +72,7 @@ class Decoder {
 
  private:
   struct Rooms;
+  struct Work;
   class Pass;
 
   Heads heads_of(const Step& step) const;
@@ -79,6 +81,8 @@ class Decoder {
   DecoderWeights weights_;
   std::vector<int64_t> windows_;
   std::unique_ptr<Rooms> rooms_;
+  // The last of all, so that no thread is left when the rest goes.
+  Workers workers_;
 };
 
 }  // namespace kvasir

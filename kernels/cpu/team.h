@@ -1,7 +1,7 @@
 // The threads that compute one step together, from its first operation to its last.
 //
-// A step enters one parallel region: waking threads for each of its two hundred operations would take longer than some of
-// them. Inside, an operation's items are an equal share for each thread, one after the other as they lie in memory, and each
+// A step wakes its threads once (`workers.h`): to do so for each of its two hundred operations would take longer than some of
+// them. From there on an operation's items are an equal share for each thread, one after the other as they lie in memory, and each
 // share is claimed in small runs, by its thread and then by whoever has finished his own. The operation is over when all its
 // items are done. So a thread that the system has put to sleep holds up the others by the run it has claimed, and not by its
 // share of everything; when it comes back it skips what has been done without it.

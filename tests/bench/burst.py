@@ -77,6 +77,7 @@ class Burst:
         self.answers: dict[RequestId, Answer] = {}
         self.refused: list[QueueFull] = []
         self._random = random.Random(seed)
+        self._made = 0
         self._all_stream = asyncio.Event()
         self._all_done = asyncio.Event()
 
@@ -96,39 +97,41 @@ class Burst:
         if all(answer.finished is not None for answer in self.answers.values()):
             self._all_done.set()
 
-    async def submit(self, words: int, tokens: int, *, is_long: bool = False) -> None:
-        name = RequestId(f"burst-{len(self.answers) + len(self.refused)}")
+    def request(self, words: int, tokens: int) -> GenerationRequest:
+        """Each of these words is one token."""
+        self._made += 1
         text = " ".join(self._random.choices(WORDS, k=words))
-        request = GenerationRequest(
-            name,
+        return GenerationRequest(
+            RequestId(f"burst-{self._made}"),
             (Turn(Role.USER, f"Tell a story with these words: {text}"),),
             SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True),
             namespace=Namespace.user(f"user {self._random.randrange(USERS)}"),
         )
-        self.answers[name] = Answer(is_long, self._clock())
+
+    async def submit(self, request: GenerationRequest, *, is_long: bool = False) -> None:
+        self.answers[request.request_id] = Answer(is_long, self._clock())
         self._all_done.clear()
         try:
             await self.engine.submit(request)
         except QueueFull as refusal:
-            del self.answers[name]
+            del self.answers[request.request_id]
             self.refused.append(refusal)
 
     async def run(self, requests: int, long: int, long_tokens: int, tokens: int) -> list[float]:
         """The usual times between tokens of the answers that streamed before the burst."""
         await self.engine.start(self)
         await self.engine.wait_ready()
+        kinds = [True] * long + [False] * (requests - long)
+        self._random.shuffle(kinds)
+        # Made before: whoever sends them does that on a machine of their own.
+        coming = [(self.request(long_tokens if is_long else 20, tokens), is_long) for is_long in kinds]
         for _ in range(STREAMS_BEFORE):
-            await self.submit(20, 600)
+            await self.submit(self.request(20, 600))
         await self._all_stream.wait()
         for answer in self.answers.values():
             answer.usual_before_s = statistics.median(answer.gaps)
         before = [answer.usual_before_s for answer in self.answers.values()]
-        kinds = [True] * long + [False] * (requests - long)
-        self._random.shuffle(kinds)
-        # Each of these words is one token.
-        await asyncio.gather(
-            *(self.submit(long_tokens if kind else 20, tokens, is_long=kind) for kind in kinds),
-        )
+        await asyncio.gather(*(self.submit(request, is_long=is_long) for request, is_long in coming))
         await self._all_done.wait()
         return before
 

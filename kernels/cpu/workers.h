@@ -1,0 +1,80 @@
+// Threads that help with a step, as far as they come to it.
+//
+// A parallel region of OpenMP ends when every thread has been in it: where another thread has a core, a step waits until the system
+// gives that back, a timer tick of 4 ms and more, though nothing is left to do. Here whoever calls goes on as soon as its own part
+// is over, which by `team.h` is when all of the work is. A helper that comes late finds it done, or no work at all.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace kvasir {
+
+class Workers {
+ public:
+  using Work = std::function<void(int thread)>;
+
+  Workers() = default;
+  Workers(const Workers&) = delete;
+  ~Workers() {
+    {
+      const std::lock_guard<std::mutex> held(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& helper : helpers_) helper.join();
+  }
+
+  // `work(0)` here, and `work(1)` to `work(threads - 1)` each by a thread of its own, if it comes before this returns. Such a
+  // thread may still be within `work` then: what that needs must belong to it.
+  void run(int threads, const std::shared_ptr<const Work>& work) {
+    while ((int)helpers_.size() + 1 < threads) {
+      const int thread = (int)helpers_.size() + 1;
+      helpers_.emplace_back([this, thread] { help(thread); });
+    }
+    if (threads > 1) {
+      {
+        const std::lock_guard<std::mutex> held(mutex_);
+        work_ = work;
+        threads_ = threads;
+        ++number_;
+      }
+      changed_.notify_all();
+    }
+    (*work)(0);
+    if (threads > 1) {
+      const std::lock_guard<std::mutex> held(mutex_);
+      work_ = nullptr;
+    }
+  }
+
+ private:
+  void help(int thread) {
+    uint64_t seen = 0;
+    while (true) {
+      std::shared_ptr<const Work> work;
+      {
+        std::unique_lock<std::mutex> held(mutex_);
+        changed_.wait(held, [&] { return is_over_ || number_ != seen; });
+        if (is_over_) return;
+        seen = number_;
+        if (thread < threads_) work = work_;
+      }
+      if (work != nullptr) (*work)(thread);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<const Work> work_;
+  int threads_ = 0;
+  uint64_t number_ = 0;
+  bool is_over_ = false;
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace kvasir
