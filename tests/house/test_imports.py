@@ -149,6 +149,7 @@ SQLALCHEMY_MODULES = (
     "app/conversations/search_index.py",
     "app/conversations/tags.py",
     "app/conversations/titles.py",
+    "app/conversations/ways.py",
     # What other rooms call inside their own unit of work.
     "app/feedback/lookup.py",
     "app/service/transcript.py",
