@@ -21,6 +21,7 @@ from engine.prompts import Prompt, Prompts
 from engine.queue_bounds import QueueBounds
 from engine.snapshot import EngineSnapshot
 from engine.thread import Call, Cancel, EngineThread, Loader, ReadyEngine, Reply, Submit
+from engine.thread_priority import give_way
 from engine.types import (
     EngineEvent,
     EngineFailure,
@@ -81,7 +82,8 @@ class LocalEngine:
         self._queue = QueueBounds(config.max_running, config.max_waiting, config.max_waiting_tokens, clock)
         self._prompts: Prompts | None = None
         self._checked = CheckedPrompts()
-        self._tokenizing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvasir-tokenizer")
+        # Behind the engine: prompts that come together are encoded for longer than a step may take beside running answers.
+        self._tokenizing = ThreadPoolExecutor(1, "kvasir-tokenizer", initializer=give_way)
         self._grammars = CompiledGrammars()
         self._thread = EngineThread(
             config,

@@ -169,7 +169,7 @@ def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | No
     paces = (answer.pace.usual for answer in answers if answer.priority is not Priority.BACKGROUND)
     # Answers that began together have the same steps.
     usual = {(pace[0], id(pace[1])): pace for pace in paces if pace is not None}
-    return min((_now(seconds, step_size.seconds(load)) for seconds, load in usual.values()), default=None)
+    return min((_now(seconds, step_size.lasting_seconds(load)) for seconds, load in usual.values()), default=None)
 
 
 def _now(seconds: float, expected: float) -> float:

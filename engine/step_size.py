@@ -58,6 +58,10 @@ slowly, because each needs steps of several kinds; when something else takes the
 
 MAX_PACE = 8.0
 
+LASTING_WEIGHT = 0.005
+"""The same for a pace that lasts: what slows some dozens of steps down, as a burst of requests does, is nothing that a reader
+has to get used to."""
+
 SOLVE_EVERY = 8
 """Steps without prompts that are measured before the costs are worked out again: they say little that is new, and it takes a
 tenth of a millisecond."""
@@ -109,7 +113,7 @@ class StepSize:
         self._products = [[0.0] * len(_SCALES) for _ in _SCALES]
         self._moments = [0.0] * len(_SCALES)
         self._unsolved = 0
-        self._pace = 1.0
+        self._pace = self._lasting_pace = 1.0
         self._steps = 0
         self._most_answers = LEAST_RUNNING
         self._most_prompt_tokens = 0
@@ -135,6 +139,7 @@ class StepSize:
             self._unit_costs = [cost / scale for cost, scale in zip(self._costs, _SCALES, strict=True)]
         pace = min(MAX_PACE, seconds / max(self._unpaced_seconds(load), LEAST_S))
         self._pace += PACE_WEIGHT * (pace - self._pace)
+        self._lasting_pace += LASTING_WEIGHT * (pace - self._lasting_pace)
         self._steps += 1
         self._most_answers = max(self._most_answers, load.answers)
         self._most_prompt_tokens = max(self._most_prompt_tokens, load.prompt_tokens)
@@ -142,6 +147,10 @@ class StepSize:
     def seconds(self, load: StepLoad) -> float:
         """What a step with this load is expected to take; 0 before anything was measured."""
         return self._pace * self._unpaced_seconds(load)
+
+    def lasting_seconds(self, load: StepLoad) -> float:
+        """The same, as far as everything has been slower for long."""
+        return min(self._pace, self._lasting_pace) * self._unpaced_seconds(load)
 
     @property
     def knows_prompts(self) -> bool:

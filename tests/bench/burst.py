@@ -130,6 +130,8 @@ class Burst:
         await self._all_stream.wait()
         for answer in self.answers.values():
             answer.usual_before_s = statistics.median(answer.gaps)
+            # What they have been through since they began, one prompt beside the other, is no pause in a burst.
+            del answer.token_at[:-1]
         before = [answer.usual_before_s for answer in self.answers.values()]
         await asyncio.gather(*(self.submit(request, is_long=is_long) for request, is_long in coming))
         await self._all_done.wait()

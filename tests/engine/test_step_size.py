@@ -176,6 +176,23 @@ def test_a_hiccup_changes_little_and_a_change_is_learned() -> None:
     assert size.seconds(answers(8)) == pytest.approx(slower.seconds(answers(8)), rel=0.3)
 
 
+def test_what_is_slow_for_some_steps_is_no_pace_to_get_used_to_and_what_stays_slow_is() -> None:
+    size, load, quick_s = StepSize(BUDGET), answers(4), 0.003
+    for _ in range(50):
+        size.observe(load, quick_s)
+    for _ in range(10):
+        size.observe(load, 3 * quick_s)
+    assert size.seconds(load) > 1.5 * quick_s
+    assert size.lasting_seconds(load) < size.seconds(load)
+    for _ in range(500):
+        size.observe(load, 3 * quick_s)
+    assert size.lasting_seconds(load) == pytest.approx(3 * quick_s, rel=0.1)
+    # As soon as it is quick again, it is.
+    for _ in range(60):
+        size.observe(load, quick_s)
+    assert size.lasting_seconds(load) == pytest.approx(quick_s, rel=0.2)
+
+
 def test_what_prompts_cost_is_remembered_through_a_long_time_without_any() -> None:
     rng = random.Random(3)
     machine, size = Machine(), StepSize(BUDGET)
