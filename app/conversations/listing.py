@@ -110,6 +110,7 @@ async def conversations_page(
         if len(found) >= looked_at * FITTING_SHARE:
             continue
         counts = counts or [await way.count(session) for way in ways]
+        # The first look is too short to tell.
         is_seldom = looked_at > FIRST_LOOK and len(found) < looked_at * WORTHWHILE_SHARE
         if min(counts) <= MANY or is_seldom:
             break
