@@ -164,8 +164,8 @@ def is_watched(answers: Iterable[TokenSequence]) -> bool:
 
 
 def usual_s(answers: Iterable[TokenSequence], step_size: StepSize) -> float | None:
-    """Seconds between two tokens that the quickest of these is used to, of those that are watched; longer where the machine is
-    slower now."""
+    """Seconds between two tokens that the quickest of these is used to, of those that are watched; longer where the machine has
+    been slower for long."""
     paces = (answer.pace.usual for answer in answers if answer.priority is not Priority.BACKGROUND)
     # Answers that began together have the same steps.
     usual = {(pace[0], id(pace[1])): pace for pace in paces if pace is not None}

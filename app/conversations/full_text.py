@@ -29,7 +29,7 @@ class FullText(Protocol):
         """Whether a row of `search_documents`, reached otherwise, has all of these words."""
 
     async def count(self, session: AsyncSession, words: Sequence[str], most: int) -> int:
-        """About how many documents, of all people, have all of these words; nothing is told of more than `most`."""
+        """About how many documents, of all people, have all of these words; above `most` the number says nothing."""
 
     def conversations(self, user_id: str | None, words: Sequence[str]) -> Select[str]:
         """The ids of the conversations with such a document, found by the full-text index, some more than once: this person's

@@ -126,7 +126,7 @@ def by_list(
     conditions: Sequence[ColumnElement[bool]],
     fits: ColumnElement[bool],
     before: Place | None,
-    look: int | ScalarSelect[int],
+    look: int,
     limit: int,
 ) -> Select[Conversation, bool, int]:
     """Those of the next `look` conversations of the list that fit, at most `limit` of them, behind which nothing is looked at;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,10 +33,7 @@ class Workers {
   // `work(0)` here, and `work(1)` to `work(threads - 1)` each by a thread of its own, if it comes before this returns. Such a
   // thread may still be within `work` then: what that needs must belong to it.
   void run(int threads, const std::shared_ptr<const Work>& work) {
-    while ((int)helpers_.size() + 1 < threads) {
-      const int thread = (int)helpers_.size() + 1;
-      helpers_.emplace_back([this, thread] { help(thread); });
-    }
+    grow(threads);
     if (threads > 1) {
       {
         const std::lock_guard<std::mutex> held(mutex_);
@@ -53,6 +51,16 @@ class Workers {
   }
 
  private:
+  // There may be fewer threads than are asked for, and it works with any number.
+  void grow(int threads) {
+    try {
+      for (int thread = (int)helpers_.size() + 1; thread < threads; ++thread) {
+        helpers_.emplace_back([this, thread] { help(thread); });
+      }
+    } catch (const std::system_error&) {
+    }
+  }
+
   void help(int thread) {
     uint64_t seen = 0;
     while (true) {
