@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import io
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from app.operations.logging import configure_logging
+from app.settings import Settings
 from tests.app.responses.chat import Chat, open_chat
 from tests.support.clock import SteppedClock
+from tests.support.logs import restored_logging
 
 
 @pytest.fixture
@@ -22,3 +26,12 @@ async def chat_on_sqlite(tmp_path: Path, sqlite_url: str, clock: SteppedClock) -
     """For what ends before the database."""
     async with open_chat(tmp_path, sqlite_url, clock=clock) as chat:
         yield chat
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """Everything that is logged, as JSON lines at the level debug; the configuration before comes back afterwards."""
+    stream = io.StringIO()
+    with restored_logging():
+        configure_logging(Settings(log_level="debug", log_format="json"), stream)
+        yield stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,13 +226,13 @@ async def test_a_provider_that_is_not_what_it_should_be_is_not_gone_to(
 
 
 async def test_a_provider_that_is_away_costs_nobody_else(
-    tmp_path: Path, sqlite_url: str, clock: SteppedClock, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, sqlite_url: str, clock: SteppedClock, log: io.StringIO
 ) -> None:
     options = {**SETTINGS, "oidc_issuer": "http://127.0.0.1:9"}
     async with running_app(tmp_path, sqlite_url, clock=clock, **options) as running, running.signed_in("ann") as ann:
         assert (await ann.get("/oidc/login")).headers["location"] == "/?signin=oidc-failed"
         assert (await ann.get(ME)).status_code == 200
-    said = capsys.readouterr().out
+    said = log.getvalue()
     assert "oidc_failed" in said
     assert CLIENT_SECRET not in said
 

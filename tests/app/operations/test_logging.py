@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -24,18 +23,8 @@ from app.operations.routes import metrics_exposition
 from app.operations.tracing import NoTracing
 from app.settings import Settings
 from engine.types import EngineState, EngineStats
-from tests.support.logs import restored_logging
 
 CANARY = "the-parrot-is-called-Ferdinand"
-
-
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    """Everything that is logged, as JSON lines at the level debug; the configuration before comes back afterwards."""
-    stream = io.StringIO()
-    with restored_logging():
-        configure_logging(Settings(log_level="debug", log_format="json"), stream)
-        yield stream
 
 
 def lines(log: io.StringIO) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ async def test_who_saves_does_not_wait_for_a_slow_engine(
 
 
 async def test_an_engine_that_fails_at_it_does_not_fail_the_change(
-    running: RunningApp, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    running: RunningApp, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
     async def broken(name: str, turns: Sequence[Turn]) -> None:
         raise OSError("the disk is away")
@@ -223,7 +224,7 @@ async def test_an_engine_that_fails_at_it_does_not_fail_the_change(
     monkeypatch.setattr(fake(running), "set_prefix", broken)
     body = await made(admin)
     assert body["prefix"] == {"state": "cold", "tokens": 0, "pages": 0, "source": None}
-    assert "prefix_not_prepared" in capsys.readouterr().out
+    assert "prefix_not_prepared" in log.getvalue()
 
 
 async def test_at_the_start_prefixes_are_computed_and_those_of_deleted_personas_dropped(

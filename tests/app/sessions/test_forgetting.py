@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ async def test_who_deletes_does_not_wait_for_a_slow_engine(chat: Chat, monkeypat
 
 
 async def test_an_engine_that_fails_at_it_does_not_fail_the_deletion(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, log: io.StringIO
 ) -> None:
     await chat.turn("a secret")
 
@@ -102,7 +103,7 @@ async def test_an_engine_that_fails_at_it_does_not_fail_the_deletion(
     with monkeypatch.context() as patch:
         patch.setattr(chat.engine, "drop_session", broken)
         await deleted(chat, chat.id)
-    assert "session_not_dropped" in capsys.readouterr().out
+    assert "session_not_dropped" in log.getvalue()
     assert await sessions(chat) == {chat.id}
     await chat.context.forgetting.reconcile()
     assert await sessions(chat) == set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import random
 import re
 import signal
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Route, WebSocketRoute, expect
 
 from tests.e2e.browser.conftest import Stored, Visitors, reading, welcoming
 from tests.e2e.browser.cutting_proxy import CuttingProxy
@@ -235,19 +235,27 @@ async def test_two_tabs_stay_in_step(visitors: Visitors, stored: Stored) -> None
 
 async def test_a_proxy_that_closes_politely_is_no_end(visitors: Visitors, stored: Stored) -> None:
     """recoupable/app#1924: a well-formed close was taken for the end of the answer."""
-    chat = await visitors.chat()
-    closed = []
+    page = await (await visitors.profile()).new_page()
+    closed: list[WebSocketRoute] = []
 
-    async def close_after_a_moment(socket: Any) -> None:
+    def between(socket: WebSocketRoute) -> None:
         server = socket.connect_to_server()
-        if len(closed) < 2:
-            await asyncio.sleep(0.4)
-            closed.append(True)
-            await socket.close(code=1000)
-            await server.close()
 
-    await chat.page.route_web_socket("**/ws", close_after_a_moment)
-    await chat.page.reload()
+        async def pass_on(frame: str | bytes) -> None:
+            if socket in closed:
+                return
+            if len(closed) < 2 and json.loads(frame)["type"] == "response.output_text.delta":
+                closed.append(socket)
+                await socket.close(code=1000)
+                await server.close()
+            else:
+                socket.send(frame)
+
+        server.on_message(pass_on)
+
+    await page.route_web_socket("**/ws", between)
+    await page.goto("/")
+    chat = ChatPage(page)
     await chat.ask("/words 300")
     await chat.ended("completed")
     assert len(closed) == 2
