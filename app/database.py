@@ -25,6 +25,7 @@ from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator
 
 from app.errors import Unavailable
+from app.sqlite_driver import sqlite_driver
 
 logger = structlog.stdlib.get_logger(__name__)
 
@@ -108,8 +109,8 @@ class Database:
         self._listeners: dict[str, list[Callable[[], None]]] = {}
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            self.reader = create_async_engine(self.url, pool_size=pool, **ENGINE_OPTIONS)
-            self.writer = create_async_engine(self.url, pool_size=1, **ENGINE_OPTIONS)
+            self.reader = create_async_engine(self.url, module=sqlite_driver(), pool_size=pool, **ENGINE_OPTIONS)
+            self.writer = create_async_engine(self.url, module=sqlite_driver(), pool_size=1, **ENGINE_OPTIONS)
             _prepare_sqlite(self.reader, read_only=True)
             _prepare_sqlite(self.writer, read_only=False)
         else:

@@ -187,7 +187,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=10000,
-            description="Milliseconds between two tokens that a step is kept short for; 0: 3.5 times a stream's own pace",
+            description="Milliseconds between two tokens that a step is kept short for; 0: 2.5 times a stream's own pace",
         ),
     ] = 0
     kv_reserve: Annotated[

@@ -54,6 +54,7 @@ def assemble(
     spec, info, tokenizer = loaded.kv_spec, loaded.info, loaded.tokenizer
     num_pages = count_pages(config, spec)
     kv_cache = KVCache.for_spec(spec, num_pages)
+    kv_cache.reach(0)
     runner = Runner(loaded.decoder, kv_cache, Sampler(tokenizer.vocabulary_size, tokenizer.end_token_ids))
     on_progress("reading what is kept on disk")
     disk, found = None, list[FoundSession]()

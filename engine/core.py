@@ -258,6 +258,7 @@ class Engine:
         changed = self._memory.admit(now)
         plan = self._scheduler.plan(now)
         self._scheduler.commit(plan, now)
+        self._runner.reach(self._scheduler.pool.num_touched)
         self._is_blocked = not (plan.run or plan.preempt or changed)
         for item in plan.run:
             answer = self._answers[item.sequence.request_id]

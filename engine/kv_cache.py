@@ -12,7 +12,6 @@ A token has as many numbers in each head as the head has dimensions; in 8 bits i
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -23,7 +22,9 @@ import numpy.typing as npt
 import torch
 
 from engine.config import PAGE_TOKENS
+from engine.first_touch import FirstTouch
 from engine.pages import PageId
+from kernels.system_memory import zeros_from_system
 
 SCALE_BYTES: Final = 4
 """Of a token's numbers in 8 bits: a float32, see `kernels/cpu/rotate.h`."""
@@ -81,6 +82,7 @@ class KVCache:
         self.keys = list(self.storage[:layers])
         self.values = list(self.storage[layers:])
         self._bytes = _bytes_of(self.storage)
+        self._first_touch = FirstTouch(self.storage)
 
     @classmethod
     def for_spec(cls, spec: KVSpec, pages: int) -> KVCache:
@@ -91,6 +93,10 @@ class KVCache:
     def bytes_per_page(spec: KVSpec) -> int:
         """Bytes of one page: keys and values, in all layers."""
         return 2 * spec.layers * math.prod(spec.page_shape) * spec.dtype.itemsize
+
+    def reach(self, num_pages: int) -> None:
+        """Pages below this number are used: have the memory of the next ones ready. Returns at once."""
+        self._first_touch.reach(num_pages)
 
     def copy_page(self, source: PageId, target: PageId) -> None:
         """Make `target` hold what `source` holds."""
@@ -134,18 +140,14 @@ def clear_after(records: torch.Tensor, places: Sequence[int], num_tokens: Sequen
         scales[..., count * SCALE_BYTES :].zero_()
 
 
-def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, *, in_huge_pages: bool = True) -> torch.Tensor:
     """Zeros the operating system hands out on first touch, on whole cache lines: a large cache costs memory only as far as it is
-    used, in pieces of 2 MiB where there are huge pages. In small ones the first touch of a page in all layers takes longer
-    than what is computed with it: bringing a session of 3,000 tokens back into fresh memory took 11 ms, and 3 into used memory.
+    used, in pieces of 2 MiB where there are huge pages. `engine.first_touch` has that done before a step comes to it.
 
     Zeros and not whatever was there: a masked value still gets multiplied by 0, and 0 times NaN is NaN.
     """
     size = math.prod(shape) * dtype.itemsize
-    memory = mmap.mmap(-1, max(size, 1))
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=torch.uint8)[:size].view(dtype).view(shape)
+    return zeros_from_system(size, in_huge_pages=in_huge_pages)[:size].view(dtype).view(shape)
 
 
 def _runs(pages: Sequence[int], places: Sequence[int]) -> Iterator[tuple[int, int, int]]:

@@ -241,6 +241,7 @@ class LocalEngine:
             self._settled.set()
 
     def _take_step(self, step: tuple[Sequence[EngineEvent], Sequence[Reply]]) -> None:
+        self._thread.taken()
         events, replies = step
         for ticket, result in replies:
             asked = self._asked.pop(ticket, None)

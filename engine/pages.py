@@ -47,7 +47,10 @@ class PagePool:
         self._kept = [False] * num_pages
         self.num_evictable = 0
         """Pages that nobody but the prefix cache holds."""
-        # The last freed page is the next to be used: its memory is most likely still in the processor's cache.
+        self.num_touched = 0
+        """Pages below this number have been used, those from it on never."""
+        # The last freed page is the next to be used: its memory is most likely still in the processor's cache. Of those that
+        # were never used the lowest is.
         self._free = [PageId(page) for page in reversed(range(num_pages))]
 
     @property
@@ -61,6 +64,7 @@ class PagePool:
         taken = [self._free.pop() for _ in range(count)]
         for page in taken:
             self._references[page] = 1
+            self.num_touched = max(self.num_touched, page + 1)
         return taken
 
     def retain(self, pages: Iterable[PageId]) -> None:

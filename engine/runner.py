@@ -47,6 +47,10 @@ class Runner:
             logits = self._decoder.forward(batch, self._cache)
             return self._sampler.sample(logits, states) if states else []
 
+    def reach(self, num_pages: int) -> None:
+        """Pages below this number are used: have the memory of the next ones ready. Returns at once."""
+        self._cache.reach(num_pages)
+
     def warm_up(self, max_step_tokens: int, max_running: int) -> None:
         """Run the shapes that are to come once: one prompt chunk, one answer alone, answers together.
 

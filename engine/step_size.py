@@ -6,7 +6,7 @@ What a step costs is learned from the steps themselves, on whatever machine this
 
     seconds = fixed + per prompt token + per prompt token and token of its context + per answer + per token of answers' context
 
-A step with answers in it may take as long as the configured target, and at most STRETCH times as long as each answer's reader is
+A step with answers in it may take as long as the configured target, and at most PATIENCE times as long as each answer's reader is
 used to (`engine.pace`): so no stream ever pauses for long beside its usual pace, whatever comes while it runs. Up to there it may
 take STRETCH times what the answers alone would; or COMFORT_S, but not more than STRETCH times what a step takes once the prompts
 are answers, too. Without answers it takes the whole budget: nobody listens. Without a target so does one whose answers are all
@@ -19,13 +19,16 @@ from dataclasses import dataclass
 
 from engine.config import PAGE_TOKENS
 
-STRETCH = 3.5
+PATIENCE = 2.5
 """Most that a step may take, as a multiple of the pace an answer in it is used to. A reader should never wait 5 times as long as
-usual; what is left is for steps that take longer than expected and for the way of the text to the reader. Beside one answer
-prompts still get more than two thirds of the machine."""
+usual. As much again is for what a step cannot know: another program or machine takes a core for a timer's tick or two, 4 to 10
+ms, as long as two steps of a few answers. Beside one answer prompts still get more than half of the machine."""
 
-CROWDING = 2.5
-"""Most that other answers alone may slow an answer down, as such a multiple: what is left of STRETCH is for prompts."""
+CROWDING = 2.0
+"""Most that other answers alone may slow an answer down, as such a multiple: what is left of PATIENCE is for prompts."""
+
+STRETCH = 3.5
+"""Most that a step may take, as a multiple of what its answers alone would, where no answer is used to a quicker pace."""
 
 COMFORT_S = 0.04
 """Nobody reads 25 tokens a second: answers that have never been quicker may take that long, so that others begin the sooner. But
@@ -168,7 +171,8 @@ class StepSize:
     ) -> int:
         """Most prompt tokens to compute beside `answers`, for prompts that are `context_tokens` far.
 
-        A page or a multiple of it, as far as the budget reaches; at least one page, and at least LEAST_SHARE of the time.
+        A page or a multiple of it, as far as the budget reaches; half a page where one takes too long already, and at least
+        LEAST_SHARE of the time.
         `usual_s` is the pace that the quickest of the answers is used to, and `later` what a step is going to be when the prompts
         are answered. Where nobody watches any of the answers, only the target limits the step.
         """
@@ -179,6 +183,8 @@ class StepSize:
         if limit_s is None:
             return most
         most = min(most, max(PAGE_TOKENS, GROWTH * self._most_prompt_tokens))
+        if self.seconds(answers.with_prompt(PAGE_TOKENS, context_tokens)) > limit_s:
+            return min(most, PAGE_TOKENS // 2)
         fits, too_many = 1, -(-most // PAGE_TOKENS) + 1
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
@@ -219,7 +225,7 @@ class StepSize:
         alone_s = self.seconds(answers)
         most_s = max(min(COMFORT_S, STRETCH * self.seconds(later)), STRETCH * alone_s)
         if usual_s is not None:
-            most_s = min(most_s, STRETCH * usual_s)
+            most_s = min(most_s, PATIENCE * usual_s)
         if self._target_s is not None:
             most_s = min(most_s, self._target_s)
         return max(most_s, (1.0 + LEAST_SHARE) * alone_s)

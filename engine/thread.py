@@ -24,6 +24,7 @@ from engine.types import (
     FailureCode,
     GenerationRequest,
     ModelInfo,
+    PromptProgress,
     RequestId,
 )
 
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from engine.tokenizer import ChatTokenizer
 
 logger = logging.getLogger(__name__)
+
+HAND_OVER_S = 0.002
+"""Longest that the next step waits for the other side to take what came beside a prompt. Computing has every core, so whoever is
+to take it would wait there for a timer's tick, 4 ms and more: the first words of an answer, and the next ones of those that
+have just waited for a step with a prompt in it. While this thread sleeps there is a core, and it takes 0.1 ms."""
 
 Loader = Callable[[EngineConfig, Callable[[str], None]], "LoadedModel"]
 """Loads the model of a configuration, and reports each stage it begins. Raises ModelError."""
@@ -121,6 +127,7 @@ class EngineThread:
         # Commands that belong together travel as one, so that no step comes between them.
         self._commands: SimpleQueue[tuple[Command, ...]] = SimpleQueue()
         self._stop_requested = threading.Event()
+        self._taken = threading.Event()
         # A daemon, so that a process that dies of something else is not held by a model that is still loading.
         self._thread = threading.Thread(target=self._main, name="kvasir-engine", daemon=True)
         self.stats = EngineStats(EngineState.LOADING)
@@ -139,6 +146,10 @@ class EngineThread:
 
     def join(self) -> None:
         self._thread.join()
+
+    def taken(self) -> None:
+        """The other side has taken what a step brought."""
+        self._taken.set()
 
     def _main(self) -> None:
         try:
@@ -228,7 +239,10 @@ class EngineThread:
     def _publish(self, events: Sequence[EngineEvent]) -> None:
         replies, self._replies = self._replies, []
         if events or replies:
+            self._taken.clear()
             self._on_step(events, replies)
+            if any(isinstance(event, PromptProgress) for event in events):
+                self._taken.wait(HAND_OVER_S)
 
     def _fail(self, message: str, stats: EngineStats | None = None) -> None:
         self.stats = stats or replace(self.stats, state=EngineState.FAILED, running_requests=0, waiting_requests=0)

@@ -14,3 +14,9 @@ def give_way() -> None:
     """Let the calling thread be behind the others from now on. Does nothing where only processes have priorities."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BEHIND)
+
+
+def wait_for_idle_cores() -> None:
+    """Let the calling thread compute from now on only where nobody else does. Does nothing where there is no such priority."""
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

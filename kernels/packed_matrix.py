@@ -11,11 +11,12 @@ minimum too:
 from __future__ import annotations
 
 import math
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+
+from kernels.system_memory import zeros_from_system
 
 GROUP_COLUMNS = 32
 TILE_ROWS = 16
@@ -96,11 +97,7 @@ class WeightMemory:
         """Zeros on whole cache lines."""
         size = math.prod(shape) * dtype.itemsize
         if self._used + size > len(self._piece):
-            # From the system, whose memory is zeros and costs nothing before it is touched.
-            memory = mmap.mmap(-1, max(size, self._piece_bytes))
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                memory.madvise(mmap.MADV_HUGEPAGE)
-            self._piece, self._used = torch.frombuffer(memory, dtype=torch.uint8), 0
+            self._piece, self._used = zeros_from_system(max(size, self._piece_bytes)), 0
         taken = self._piece[self._used : self._used + size]
         self._used += -(-size // 64) * 64
         return taken.view(dtype).view(shape)

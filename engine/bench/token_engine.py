@@ -106,6 +106,7 @@ class TokenEngine:
         self._settled.set()
 
     def _take_step(self, events: Sequence[EngineEvent], _replies: Sequence[Reply]) -> None:
+        self._thread.taken()
         if self._batch is not None:
             self._batch.take(events)
 

@@ -27,7 +27,8 @@ class HostMemory:
     def __init__(self, spec: KVSpec, slots: int) -> None:
         self.num_slots = slots
         self.record_bytes = KVCache.bytes_per_page(spec)
-        self._records = lazy_zeros((slots, 2 * spec.layers, *spec.page_shape), spec.dtype)
+        # What is restored comes here first: in small pages, as nobody waits for memory that nothing is written to.
+        self._records = lazy_zeros((slots, 2 * spec.layers, *spec.page_shape), spec.dtype, in_huge_pages=False)
         # Low numbers first: neighbours are copied in one piece, and memory that was never used stays untouched.
         self._free = [SlotId(slot) for slot in reversed(range(slots))]
         self._taken = [False] * slots

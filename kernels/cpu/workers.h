@@ -3,7 +3,16 @@
 // A parallel region of OpenMP ends when every thread has been in it: where another thread has a core, a step waits until the system
 // gives that back, a timer tick of 4 ms and more, though nothing is left to do. Here whoever calls goes on as soon as its own part
 // is over, which by `team.h` is when all of the work is. A helper that comes late finds it done, or no work at all.
+//
+// A system may wake a helper where the caller runs, though another core is idle, and it waits behind the caller until somebody looks
+// for work, for as long as a short step takes: Linux in a virtual machine does, as KVM reports a core that sleeps as one that is taken
+// away (`vcpu_is_preempted`). So helpers are kept off the core that the caller runs on.
 #pragma once
+
+#ifdef __linux__
+#include <pthread.h>
+#include <sched.h>
+#endif
 
 #include <condition_variable>
 #include <functional>
@@ -35,6 +44,7 @@ class Workers {
   void run(int threads, const std::shared_ptr<const Work>& work) {
     grow(threads);
     if (threads > 1) {
+      keep_off_this_core();
       {
         const std::lock_guard<std::mutex> held(mutex_);
         work_ = work;
@@ -61,6 +71,20 @@ class Workers {
     }
   }
 
+  // Where there is a core for each. Asked once for each core that the caller comes to, as it costs a microsecond for each helper.
+  void keep_off_this_core() {
+#ifdef __linux__
+    const int core = sched_getcpu();
+    if (core < 0 || (core == core_ && kept_off_ == helpers_.size())) return;
+    core_ = core;
+    kept_off_ = helpers_.size();
+    cpu_set_t cores;
+    if (pthread_getaffinity_np(pthread_self(), sizeof cores, &cores) != 0) return;
+    if ((size_t)CPU_COUNT(&cores) > helpers_.size()) CPU_CLR(core, &cores);
+    for (std::thread& helper : helpers_) pthread_setaffinity_np(helper.native_handle(), sizeof cores, &cores);
+#endif
+  }
+
   void help(int thread) {
     uint64_t seen = 0;
     while (true) {
@@ -82,6 +106,8 @@ class Workers {
   int threads_ = 0;
   uint64_t number_ = 0;
   bool is_over_ = false;
+  int core_ = -1;
+  size_t kept_off_ = 0;
   std::vector<std::thread> helpers_;
 };
 

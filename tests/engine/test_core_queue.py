@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine.model.batch import ForwardBatch
-from engine.step_size import STRETCH
+from engine.step_size import PATIENCE
 from engine.types import EngineEvent, EngineState, GenerationRequest, Namespace, Priority, Queued
 from tests.support.stepped_engine import run, says, submit
 from tests.support.tiny_model import PIECES, request, tiny_engine
@@ -101,5 +101,5 @@ def test_the_length_of_a_step_is_measured_and_held() -> None:
     for _ in range(3):
         before = now[0]
         engine.step()
-        assert now[0] - before <= 1.2 * STRETCH * 0.011
+        assert now[0] - before <= 1.2 * PATIENCE * 0.011
     assert engine.stats(EngineState.READY, 1).step_prompt_tokens < 64

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.ageing import overdue_after_s
 from engine.sequence import Sequence, SequenceState
-from engine.step_size import STRETCH, StepLoad
+from engine.step_size import PATIENCE, StepLoad
 from engine.types import Priority
 from engine.waiting_queue import MAX_TIMES_PASSED
 from tests.support.machine import Machine
@@ -76,7 +76,7 @@ def test_while_a_long_prompt_is_read_running_answers_get_their_tokens(answers: i
     while long.state is not SequenceState.FINISHED:
         simulation.step()
     during = [gap for sequence in simulation.all[:answers] for gap in simulation.gaps(sequence)[39:]]
-    assert max(during) <= 1.2 * STRETCH * before
+    assert max(during) <= 1.2 * PATIENCE * before
     # And the long prompt is not forgotten over it.
     alone_s = 6000 * 0.001 + 6000**2 / 16 * 1e-6
     assert simulation.now - begun <= 3 * alone_s

@@ -87,3 +87,17 @@ def test_held_pages_are_those_that_somebody_beside_the_cache_holds() -> None:
     pool.free([kept])
     assert sorted(pool.held_pages()) == sorted([shared, plain])
     assert all(pool.num_sequences(page) for page in pool.held_pages())
+
+
+def test_pages_are_used_from_the_lowest_on_and_the_pool_knows_how_far() -> None:
+    pool = PagePool(10)
+    assert pool.num_touched == 0
+    first = pool.allocate(3)
+    assert pool.num_touched == 3
+    pool.free(first)
+    pool.allocate(2)
+    assert pool.num_touched == 3
+    pool.allocate(4)
+    assert pool.num_touched == 6
+    pool.allocate(0)
+    assert pool.num_touched == 6

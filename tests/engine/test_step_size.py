@@ -14,6 +14,7 @@ from engine.step_size import (
     LEAST_RUNNING,
     LEAST_SHARE,
     LEAST_STEPS,
+    PATIENCE,
     STRETCH,
     StepLoad,
     StepSize,
@@ -78,7 +79,7 @@ def test_prompts_stretch_a_step_as_far_as_allowed_and_no_further(
     for count in (1, 4, 16, 32):
         alone = machine.seconds(answers(count))
         allowed = min(STRETCH * alone, target_s or float("inf"))
-        page = machine.seconds(answers(count).with_prompt(PAGE_TOKENS, 500))
+        page = machine.seconds(answers(count).with_prompt(PAGE_TOKENS // 2, 500))
         tokens = size.prompt_tokens(answers(count), 500)
         taken = machine.seconds(answers(count).with_prompt(tokens, 500))
         assert taken <= 1.4 * max(allowed, (1 + LEAST_SHARE) * alone, page)
@@ -94,7 +95,7 @@ def test_prompts_stretch_a_step_as_far_as_allowed_and_no_further(
     st.integers(0, 8000),
 )
 @settings(deadline=None)
-def test_whatever_was_measured_a_prompt_gets_a_page_and_the_budget_is_kept(
+def test_whatever_was_measured_a_prompt_gets_half_a_page_and_the_budget_is_kept(
     steps: list[tuple[int, int, int, float]], budget: int, target_s: float | None, count: int, context: int
 ) -> None:
     size = StepSize(budget, target_s)
@@ -104,8 +105,8 @@ def test_whatever_was_measured_a_prompt_gets_a_page_and_the_budget_is_kept(
     size.observe(StepLoad().with_prompt(budget, 0), 1.0)
     tokens = size.prompt_tokens(answers(count), context)
     most = max(1, budget - count)
-    assert min(PAGE_TOKENS, most) <= tokens <= most
-    assert tokens == most or tokens % PAGE_TOKENS == 0
+    assert min(PAGE_TOKENS // 2, most) <= tokens <= most
+    assert tokens in (most, PAGE_TOKENS // 2) or tokens % PAGE_TOKENS == 0
     assert size.seconds(answers(count)) >= 0.0
 
 
@@ -235,7 +236,7 @@ def test_a_chunk_beside_answers_grows_no_faster_than_it_is_measured() -> None:
         size.observe(load, machine.seconds(load))
 
 
-def test_no_more_join_than_leave_the_others_their_pace_and_prompts_a_part_of_the_stretch() -> None:
+def test_no_more_join_than_leave_the_others_their_pace_and_prompts_a_part_of_their_patience() -> None:
     machine, size = Machine(), StepSize(BUDGET)
     live(machine, size, 300, random.Random(7))
     usual_s = machine.seconds(answers(4))
@@ -244,7 +245,7 @@ def test_no_more_join_than_leave_the_others_their_pace_and_prompts_a_part_of_the
         count += 1
     assert machine.seconds(answers(count)) == pytest.approx(CROWDING * usual_s, rel=0.25)
     tokens = size.prompt_tokens(answers(count), 0, usual_s)
-    assert machine.seconds(answers(count).with_prompt(tokens, 0)) == pytest.approx(STRETCH * usual_s, rel=0.2)
+    assert machine.seconds(answers(count).with_prompt(tokens, 0)) == pytest.approx(PATIENCE * usual_s, rel=0.2)
 
 
 def test_answers_that_have_never_been_quicker_leave_the_prompts_as_much_as_the_pace_that_comes_allows() -> None:

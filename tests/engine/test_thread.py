@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from engine.thread import EngineThread, Submit
+from engine.thread import HAND_OVER_S, EngineThread, Submit
+from engine.types import PromptProgress, RequestId, TextDelta
 from tests.support.tiny_model import load_tiny_model, request, tiny_config
 
 
@@ -77,3 +79,32 @@ def test_a_stop_does_not_wait_for_the_window(before: int) -> None:
     if not before:
         thread.stop()
     assert not take(thread, Recorded([stop_comes]))
+
+
+class Noted(threading.Event):
+    """How long somebody was ready to wait, and whether they had to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[tuple[float | None, bool]] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append((timeout, not self.is_set()))
+        return self.is_set()
+
+
+def test_what_comes_beside_a_prompt_is_taken_before_the_next_step_begins_or_a_moment_is_over() -> None:
+    thread, noted = engine_thread(), Noted()
+    thread._taken = noted
+    delta, progress = TextDelta(RequestId("a"), "x", 1), PromptProgress(RequestId("b"), 16, 32, 0)
+    thread._publish([delta])
+    thread._publish([])
+    assert noted.waits == []
+    thread._publish([delta, progress])
+    assert noted.waits == [(HAND_OVER_S, True)]
+    thread._on_step = lambda events, replies: thread.taken()
+    thread._publish([progress])
+    assert noted.waits[1:] == [(HAND_OVER_S, False)]
+    thread._on_step = lambda events, replies: None
+    thread._publish([progress])
+    assert noted.waits[2:] == [(HAND_OVER_S, True)]

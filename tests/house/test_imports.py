@@ -135,6 +135,7 @@ SQLALCHEMY_MODULES = (
     "app/sole_server.py",
     "app/migrate.py",
     "app/settings_source.py",
+    "app/sqlite_driver.py",
     # Turns what a database can fail with into sentences.
     "app/cli/database.py",
     # The tree of messages, which `responses` grows inside its own unit of work.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,6 +36,10 @@ def rows_of(model: QuantisedModel, ids: Sequence[int], pages: Sequence[int], chu
     """The logits after each chunk."""
     stream, cache = Stream(list(ids), pages), KVCache.for_spec(model.kv_spec, PAGES)
     return torch.cat([step(model.decoder, cache, [(stream, count)]) for count in chunks])
+
+
+def threads_here() -> set[int]:
+    return {int(task.name) for task in Path("/proc/self/task").iterdir()}
 
 
 def no_numbers(pages: torch.Tensor) -> None:
@@ -98,6 +104,23 @@ def test_logits_are_the_same_to_the_bit_for_any_chunks_company_pages_and_threads
             for stream, row in zip(running, logits, strict=True):
                 if stream.done == len(stream.ids):
                     assert torch.equal(row, alone[streams.index(stream)])
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core for everybody")
+def test_who_helps_is_kept_off_the_core_of_whoever_computes() -> None:
+    """Woken there, it waits behind: a step after a pause took as long as with one thread."""
+    model = quantised_model(family("Llama"), RUNNABLE[0], 8)
+    others = threads_here()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        rows_of(model, TEXT, range(13), [len(TEXT)])
+        cores = os.sched_getaffinity(0)
+        # torch may have made a thread of its own, which goes where it likes.
+        masks = [os.sched_getaffinity(thread) for thread in threads_here() - others]
+        assert [mask for mask in masks if len(mask) == len(cores) - 1 and mask < cores]
     finally:
         torch.set_num_threads(before)
 

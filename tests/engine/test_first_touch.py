@@ -1,0 +1,87 @@
+"""Memory of the KV cache is asked for ahead of the pages that are used, once, and by a thread that stands behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from engine import first_touch
+from engine.first_touch import FirstTouch
+
+REGIONS, PAGES = 3, 100
+
+
+class Asked:
+    """What was asked for, in pages of the first region, and how its thread stood."""
+
+    def __init__(self, storage: torch.Tensor) -> None:
+        self._storage = storage
+        self.ranges: list[tuple[int, int]] = []
+        self.regions = 0
+        self.policies: set[int] = set()
+        self.may_go = threading.Event()
+        self.may_go.set()
+
+    def __call__(self, memory: torch.Tensor) -> bool:
+        assert self.may_go.wait(10)
+        page_bytes = self._storage[0, 0].nbytes
+        begin = (memory.data_ptr() - self._storage.data_ptr()) % self._storage[0].nbytes // page_bytes
+        if not self.ranges or self.ranges[-1] != (begin, begin + len(memory)):
+            self.ranges.append((begin, begin + len(memory)))
+        self.regions += 1
+        self.policies.add(os.sched_getscheduler(0))
+        return True
+
+
+@pytest.fixture
+def storage() -> torch.Tensor:
+    return torch.zeros(REGIONS, PAGES, 16)
+
+
+@pytest.fixture
+def asked(storage: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    asked = Asked(storage)
+    monkeypatch.setattr(first_touch, "touch", asked)
+    yield asked
+    asked.may_go.set()
+
+
+def reach(touching: FirstTouch, pages: int) -> None:
+    touching.reach(pages)
+    touching.join()
+
+
+def test_every_page_is_asked_for_once_in_all_regions_and_well_before_its_use(
+    storage: torch.Tensor, asked: Asked
+) -> None:
+    touching = FirstTouch(storage, ahead_pages=20)
+    for used in range(PAGES + 1):
+        reach(touching, used)
+        assert asked.ranges[-1][1] >= min(PAGES, used + 11)
+    ends = [end for _, end in asked.ranges]
+    assert [begin for begin, _ in asked.ranges] == [0, *ends[:-1]]
+    assert ends[-1] == PAGES
+    assert len(asked.ranges) <= PAGES // 10
+    assert asked.regions == REGIONS * len(asked.ranges)
+
+
+def test_whoever_asks_does_not_wait_and_what_is_asked_meanwhile_comes_next(storage: torch.Tensor, asked: Asked) -> None:
+    touching = FirstTouch(storage, ahead_pages=20)
+    asked.may_go.clear()
+    touching.reach(0)
+    touching.reach(50)
+    assert touching.is_busy
+    asked.may_go.set()
+    touching.join()
+    reach(touching, 50)
+    assert asked.ranges == [(0, 20), (20, 70)]
+
+
+def test_its_thread_computes_only_where_nobody_else_does(storage: torch.Tensor, asked: Asked) -> None:
+    reach(FirstTouch(storage), 0)
+    assert asked.policies == {os.SCHED_IDLE}
+    assert os.sched_getscheduler(0) != os.SCHED_IDLE
