@@ -15,16 +15,16 @@ import torch
 from engine.thread_priority import wait_for_idle_cores
 from kernels.system_memory import touch
 
-AHEAD_PAGES: Final = 512
-"""Of 16 tokens. Half of them last for a second of prompts, in which that thread gets to it."""
+AHEAD_BYTES: Final = 96 << 20
+"""Half of that is 4,000 tokens of the bundled model: a second of prompts, in which the thread gets to it."""
 
 
 class FirstTouch:
     """Knows up to which page `storage`, [regions, pages, ...], was asked for. Pages are used from the lowest number on."""
 
-    def __init__(self, storage: torch.Tensor, ahead_pages: int = AHEAD_PAGES) -> None:
+    def __init__(self, storage: torch.Tensor, ahead_bytes: int = AHEAD_BYTES) -> None:
         self._storage = storage
-        self._ahead_pages = ahead_pages
+        self._ahead_pages = ahead_bytes // max(1, storage[:, :1].nbytes)
         self._asked_pages = 0
         self._thread: threading.Thread | None = None
 

@@ -58,7 +58,7 @@ def reach(touching: FirstTouch, pages: int) -> None:
 def test_every_page_is_asked_for_once_in_all_regions_and_well_before_its_use(
     storage: torch.Tensor, asked: Asked
 ) -> None:
-    touching = FirstTouch(storage, ahead_pages=20)
+    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes)
     for used in range(PAGES + 1):
         reach(touching, used)
         assert asked.ranges[-1][1] >= min(PAGES, used + 11)
@@ -70,7 +70,7 @@ def test_every_page_is_asked_for_once_in_all_regions_and_well_before_its_use(
 
 
 def test_whoever_asks_does_not_wait_and_what_is_asked_meanwhile_comes_next(storage: torch.Tensor, asked: Asked) -> None:
-    touching = FirstTouch(storage, ahead_pages=20)
+    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes)
     asked.may_go.clear()
     touching.reach(0)
     touching.reach(50)

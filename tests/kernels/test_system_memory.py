@@ -57,9 +57,9 @@ def test_memory_is_private_so_that_it_may_be_in_huge_pages() -> None:
 def test_what_is_touched_is_there_and_keeps_what_it_held() -> None:
     memory = zeros_from_system(SIZE_BYTES, in_huge_pages=False)
     memory[5] = 7
-    before = resident_bytes(memory)
+    assert resident_bytes(memory) < SIZE_BYTES // 2
     assert touch(memory[: SIZE_BYTES // 2])
-    assert resident_bytes(memory) - before >= SIZE_BYTES // 2 - (64 << 10)
+    assert resident_bytes(memory) >= SIZE_BYTES // 2
     assert memory[5] == 7
     assert memory.sum() == 7
 
