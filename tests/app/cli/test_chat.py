@@ -101,9 +101,12 @@ class Terminal:
 
 def _take_terminal() -> None:
     import fcntl
+    import signal
     import termios
 
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # A shell without job control has what it starts in the background ignore Ctrl-C, tests too, and all that those start.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
