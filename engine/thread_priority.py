@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 
 BEHIND = 10
 """A nice value: beside a thread of the usual priority one of this gets a quarter of a core."""
@@ -17,6 +18,8 @@ def give_way() -> None:
 
 
 def wait_for_idle_cores() -> None:
-    """Let the calling thread compute from now on only where nobody else does. Does nothing where there is no such priority."""
+    """Let the calling thread compute from now on only where nobody else does. Does nothing where there is no such priority, or a
+    sandbox keeps it."""
     if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

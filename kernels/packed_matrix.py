@@ -84,8 +84,8 @@ def padded(size: int) -> int:
 class WeightMemory:
     """Memory of the matrices of one model, side by side in large pieces that the system may keep in huge pages.
 
-    Every step reads all of it: in pages of 4 kB a step of one row takes a third longer, because the processor looks ahead within
-    a page only and has to find each one.
+    Every step reads all of it: in pages of 4 kB a step of one row takes a quarter longer, because the processor looks ahead
+    within a page only and has to find each one.
     """
 
     def __init__(self, piece_bytes: int = 1 << 26) -> None:

@@ -2,7 +2,7 @@
 
 Used for weights (`kernels.packed_matrix`), keys and values (`engine.kv_cache`) and the host tier. Private, because Linux gives
 huge pages to shared memory only where somebody has allowed that apart (`transparent_hugepage/shmem_enabled`), and what Python
-maps is shared unless it is told: in pages of 4 kB a step of one row takes a fifth longer.
+maps is shared unless it is told: in pages of 4 kB a step of one row takes a quarter longer.
 """
 
 from __future__ import annotations

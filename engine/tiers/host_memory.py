@@ -27,7 +27,7 @@ class HostMemory:
     def __init__(self, spec: KVSpec, slots: int) -> None:
         self.num_slots = slots
         self.record_bytes = KVCache.bytes_per_page(spec)
-        # What is restored comes here first: in small pages, as nobody waits for memory that nothing is written to.
+        # In small pages: a huge one is cleared whole before the first record comes into it, while a restored turn waits.
         self._records = lazy_zeros((slots, 2 * spec.layers, *spec.page_shape), spec.dtype, in_huge_pages=False)
         # Low numbers first: neighbours are copied in one piece, and memory that was never used stays untouched.
         self._free = [SlotId(slot) for slot in reversed(range(slots))]

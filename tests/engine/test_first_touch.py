@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -11,6 +12,8 @@ import torch
 
 from engine import first_touch
 from engine.first_touch import FirstTouch
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
 
 REGIONS, PAGES = 3, 100
 

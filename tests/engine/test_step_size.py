@@ -248,6 +248,15 @@ def test_no_more_join_than_leave_the_others_their_pace_and_prompts_a_part_of_the
     assert machine.seconds(answers(count).with_prompt(tokens, 0)) == pytest.approx(PATIENCE * usual_s, rel=0.2)
 
 
+@pytest.mark.parametrize(("pages_in_patience", "tokens"), [(0.9, PAGE_TOKENS // 2), (1.5, PAGE_TOKENS)])
+def test_where_a_page_takes_too_long_beside_a_stream_half_of_one_is_read(pages_in_patience: float, tokens: int) -> None:
+    alone_s = Machine().seconds(answers(4))
+    page_s = (PATIENCE - 1) * alone_s / pages_in_patience
+    machine, size = Machine(per_prompt_token=page_s / PAGE_TOKENS), StepSize(BUDGET)
+    live(machine, size, 300, random.Random(9))
+    assert size.prompt_tokens(answers(4), 0, alone_s) == tokens
+
+
 def test_answers_that_have_never_been_quicker_leave_the_prompts_as_much_as_the_pace_that_comes_allows() -> None:
     machine, size = Machine(fixed=0.002, per_prompt_token=2e-4, per_answer=3e-4), StepSize(BUDGET)
     live(machine, size, 300, random.Random(8))
