@@ -108,6 +108,7 @@ class Answer:
         self._progress_not_before = float("-inf")
         self._position: int | None = None
         self._new_frames: list[NewFrame] = []
+        self._is_concluded = False
 
     @property
     def response_id(self) -> str:
@@ -123,9 +124,14 @@ class Answer:
 
     def wait_at(self, position: int) -> None:
         """It is this many answers away from its start; 1 is the next."""
-        if position != self._position and self.status is MessageStatus.QUEUED:
+        if position != self._position and self.status is MessageStatus.QUEUED and not self._is_concluded:
             self._position = position
             self._recorder.record(self.log, [("response.queued", {"position": position})])
+
+    def conclude(self) -> None:
+        """Record everything there is to tell. What comes after this has no frame: the next one is the terminal one."""
+        self.emit(everything=True)
+        self._is_concluded = True
 
     def stop(self, status: MessageStatus) -> None:
         """Somebody wants it to end as this status. The first one who says so decides."""
@@ -135,6 +141,8 @@ class Answer:
 
     def take(self, event: EngineEvent) -> None:
         """One event of the engine about this answer. `emit` turns what has gathered into frames."""
+        if self._is_concluded:
+            return
         if isinstance(event, Queued):
             self.wait_at(event.position)
             return
@@ -158,7 +166,7 @@ class Answer:
         return min((time for time in (self._window.due_at, progress_due_at) if time is not None), default=None)
 
     def emit(self, *, everything: bool = False) -> None:
-        """Record what is due now; at the end of the answer everything is."""
+        """Record what is due now, or all there is."""
         now = self._monotonic()
         if self._progress is not None and (everything or now >= self._progress_not_before):
             self._emit_progress()

@@ -286,13 +286,14 @@ class Dispatcher:
             stop_wanted.cancel()
 
     async def _unless_stopped(self, answer: Answer, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of something that can be left at any point. Raises Stopped."""
+        """The result of something that can be left at any point. Raises Stopped, except when there is a result already:
+        whoever has it has to know, as the engine may have taken the request."""
         working = asyncio.ensure_future(work)
         stop_wanted = asyncio.ensure_future(answer.stop_wanted.wait())
         either: set[asyncio.Future[Any]] = {working, stop_wanted}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if stop_wanted.done():
+            if not working.done():
                 raise Stopped
             return await working
         finally:
@@ -303,7 +304,7 @@ class Dispatcher:
 
     async def _conclude(self, answer: Answer, outcome: Outcome) -> None:
         """Every frame durable, then the end in SQL, then the terminal frame: whoever has that finds the rest."""
-        answer.emit(everything=True)
+        answer.conclude()
         await self._recorder.settled(answer.log)
         if answer.storage_failure is not None:
             outcome = failed("storage_failed", answer.storage_failure, outcome.usage)

@@ -5,6 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from app.realtime.event_log import EventLog
+from app.realtime.recorder import Recorder
+from app.responses.queries import Ending
+from app.responses.storage import AnswerStorage
+from engine.types import GenerationRequest
 from tests.app.responses.chat import Chat, open_chat, said
 from tests.support.fake_engine import FakeEngine
 from tests.support.scripts import ENDLESS, Script, failing_script, numbered_script
@@ -227,6 +234,55 @@ async def test_stopping_one_that_waits_computes_nothing_for_it(chat: Chat) -> No
         assert (await chat.ended(body["response"]["id"]))["status"] == "completed"
     assert [request.turns[-1].text for request in chat.engine.requests] == ["one", "three"]
     assert kinds(await chat.events(waiting["response"]["id"])) == ["created", "queued", "cancelled"]
+
+
+@pytest.mark.parametrize(("owner", "name"), [(Recorder, "settled"), (AnswerStorage, "end")])
+async def test_one_that_is_being_stored_is_told_no_new_place(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """The one in front leaves the line meanwhile. A frame would come behind the terminal one, or take its number."""
+    chat.engine.queue_script(ENDLESS)
+    running, in_front, stored = [await chat.say(text) for text in ("one", "two", "three")]
+    response_id = stored["response"]["id"]
+    is_stored, may_go_on = asyncio.Event(), asyncio.Event()
+    step = getattr(owner, name)
+
+    async def held(self: object, subject: EventLog | Ending) -> object:
+        result = await step(self, subject)
+        if subject.response_id == response_id:
+            is_stored.set()
+            await may_go_on.wait()
+        return result
+
+    monkeypatch.setattr(owner, name, held)
+    stopping = asyncio.create_task(chat.cancel(response_id))
+    await is_stored.wait()
+    leaving = chat.context.responses.dispatcher.answer(in_front["response"]["id"])
+    await chat.cancel(in_front["response"]["id"])
+    assert leaving is not None
+    assert leaving.ended.is_set()
+    may_go_on.set()
+    assert (await stopping)["status"] == "cancelled"
+    assert kinds(await chat.events(response_id)) == ["created", "queued", "cancelled"]
+    await chat.cancel(running["response"]["id"])
+    assert set(chat.context.responses.sizes().values()) == {0}
+
+
+async def test_a_stop_that_comes_as_the_engine_takes_the_request_reaches_the_engine(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat.engine.queue_script(ENDLESS)
+    submit = chat.engine.submit
+
+    async def submit_and_stop(request: GenerationRequest) -> None:
+        await submit(request)
+        chat.context.responses.dispatcher.cancel(request.request_id)
+
+    monkeypatch.setattr(chat.engine, "submit", submit_and_stop)
+    response_id = (await chat.say("hello"))["response"]["id"]
+    assert (await chat.ended(response_id))["status"] == "cancelled"
+    assert chat.engine.cancelled == [response_id]
+    assert chat.engine.stats().running_requests == 0
 
 
 async def test_stopping_while_the_prompt_is_read_ends_after_the_chunk(tmp_path: Path, sqlite_url: str) -> None:
