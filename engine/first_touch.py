@@ -23,20 +23,24 @@ class FirstTouch:
     """Knows up to which page `storage`, [regions, pages, ...], was asked for. Pages are used from the lowest number on."""
 
     def __init__(self, storage: torch.Tensor, ahead_bytes: int = AHEAD_BYTES) -> None:
-        self._storage = storage
-        self._ahead_pages = ahead_bytes // max(1, storage[:, :1].nbytes)
+        self._storage = storage  # held, while a thread is at its memory
+        # Plain numbers are what that thread may compute with (`kernels.system_memory.touch`).
+        self._address = storage.data_ptr()
+        self._regions, self._pages = storage.shape[:2]
+        self._region_bytes, self._page_bytes = (stride * storage.itemsize for stride in storage.stride()[:2])
+        self._ahead_pages = ahead_bytes // max(1, self._regions * self._page_bytes)
         self._asked_pages = 0
         self._thread: threading.Thread | None = None
 
     def reach(self, pages: int) -> None:
         """Have memory for `pages` pages and some more; it comes later. Costs nothing while there is enough."""
-        wanted = min(pages + self._ahead_pages, self._storage.shape[1])
+        wanted = min(pages + self._ahead_pages, self._pages)
         if self._asked_pages >= min(pages + self._ahead_pages // 2 + 1, wanted) or self.is_busy:
             return
         begin, self._asked_pages = self._asked_pages, wanted
-        # A daemon: nobody waits for it at the end. It holds the memory itself.
+        # A daemon: nobody waits for it at the end.
         self._thread = threading.Thread(
-            target=_touch, args=(self._storage, begin, wanted), name="kvasir-first-touch", daemon=True
+            target=self._touch, args=(begin, wanted), name="kvasir-first-touch", daemon=True
         )
         self._thread.start()
 
@@ -49,9 +53,9 @@ class FirstTouch:
         if self._thread is not None:
             self._thread.join()
 
-
-def _touch(storage: torch.Tensor, begin: int, end: int) -> None:
-    wait_for_idle_cores()
-    for region in storage:
-        if not touch(region[begin:end]):
-            return
+    def _touch(self, begin: int, end: int) -> None:
+        wait_for_idle_cores()
+        size_bytes = (end - begin) * self._page_bytes
+        for region in range(self._regions):
+            if not touch(self._address + region * self._region_bytes + begin * self._page_bytes, size_bytes):
+                return

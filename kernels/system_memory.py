@@ -32,14 +32,15 @@ def zeros_from_system(size_bytes: int, *, in_huge_pages: bool = True) -> torch.T
     return torch.frombuffer(memory, dtype=torch.uint8)
 
 
-def touch(memory: torch.Tensor) -> bool:
-    """Have the system provide for a contiguous tensor now; what it holds stays. False where the system has no such call, or no
-    memory: then the first use provides for it, as ever. Other threads of Python go on meanwhile."""
-    if not sys.platform.startswith("linux") or not memory.numel():
+def touch(address: int, size_bytes: int) -> bool:
+    """Have the system provide for this memory now; what it holds stays. False where the system has no such call, or no memory:
+    then the first use provides for it, as ever. Other threads of Python go on meanwhile, and torch is not called: a thread that
+    is in one of its calls when Python ends takes the process down."""
+    if not sys.platform.startswith("linux") or not size_bytes:
         return False
-    begin = memory.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
-    end = memory.data_ptr() + memory.numel() * memory.itemsize
-    return bool(_libc().madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), MADV_POPULATE_WRITE) == 0)
+    begin = address // mmap.PAGESIZE * mmap.PAGESIZE
+    size = ctypes.c_size_t(address + size_bytes - begin)
+    return bool(_libc().madvise(ctypes.c_void_p(begin), size, MADV_POPULATE_WRITE) == 0)
 
 
 @cache

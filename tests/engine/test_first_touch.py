@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -29,12 +30,13 @@ class Asked:
         self.may_go = threading.Event()
         self.may_go.set()
 
-    def __call__(self, memory: torch.Tensor) -> bool:
+    def __call__(self, address: int, size_bytes: int) -> bool:
         assert self.may_go.wait(10)
         page_bytes = self._storage[0, 0].nbytes
-        begin = (memory.data_ptr() - self._storage.data_ptr()) % self._storage[0].nbytes // page_bytes
-        if not self.ranges or self.ranges[-1] != (begin, begin + len(memory)):
-            self.ranges.append((begin, begin + len(memory)))
+        begin = (address - self._storage.data_ptr()) % self._storage[0].nbytes // page_bytes
+        pages = begin, begin + size_bytes // page_bytes
+        if not self.ranges or self.ranges[-1] != pages:
+            self.ranges.append(pages)
         self.regions += 1
         self.policies.add(os.sched_getscheduler(0))
         return True
@@ -88,3 +90,16 @@ def test_its_thread_computes_only_where_nobody_else_does(storage: torch.Tensor, 
     reach(FirstTouch(storage), 0)
     assert asked.policies == {os.SCHED_IDLE}
     assert os.sched_getscheduler(0) != os.SCHED_IDLE
+
+
+def test_a_process_may_end_while_the_thread_is_at_it() -> None:
+    """A thread that comes out of one of torch's calls when Python has ended takes the process down with it, by SIGABRT."""
+    code = """
+import torch
+from engine.first_touch import FirstTouch
+touching = FirstTouch(torch.empty(1_000_000, 2, 8))
+touching.reach(1)
+assert touching.is_busy
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
