@@ -8,6 +8,8 @@ bundled model, for 30 to 70 ms. A thread asks for what comes next, on cores that
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -18,17 +20,28 @@ from kernels.system_memory import touch
 AHEAD_BYTES: Final = 96 << 20
 """Half of that is 4,000 tokens of the bundled model: a second of prompts, in which the thread gets to it."""
 
+PAUSE_S: Final = 0.008
+"""Between one huge page and the next, so that no step of an answer meets two of them: a core is away for most of a millisecond
+while one is cleared, and whoever was to compute there may wait for a timer's tick. All of them take half a second so."""
+
 
 class FirstTouch:
     """Knows up to which page `storage`, [regions, pages, ...], was asked for. Pages are used from the lowest number on."""
 
-    def __init__(self, storage: torch.Tensor, ahead_bytes: int = AHEAD_BYTES) -> None:
+    def __init__(
+        self,
+        storage: torch.Tensor,
+        ahead_bytes: int = AHEAD_BYTES,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._storage = storage  # held, while a thread is at its memory
         # Plain numbers are what that thread may compute with (`kernels.system_memory.touch`).
         self._address = storage.data_ptr()
         self._regions, self._pages = storage.shape[:2]
         self._region_bytes, self._page_bytes = (stride * storage.itemsize for stride in storage.stride()[:2])
         self._ahead_pages = ahead_bytes // max(1, self._regions * self._page_bytes)
+        self._sleep = sleep
         self._asked_pages = 0
         self._thread: threading.Thread | None = None
 
@@ -59,3 +72,5 @@ class FirstTouch:
         for region in range(self._regions):
             if not touch(self._address + region * self._region_bytes + begin * self._page_bytes, size_bytes):
                 return
+            if begin > 0:  # before the first page is used nobody streams
+                self._sleep(PAUSE_S)

@@ -1,7 +1,5 @@
 #include "attention.h"
 
-#include <utility>
-
 namespace kvasir {
 namespace {
 
@@ -62,8 +60,8 @@ void AttentionPlan::add_shared(const Sequences& sequences, std::vector<int64_t>&
     const int64_t end_query = (int64_t)queries_.size();
     const int64_t most_queries = std::max<int64_t>(1, MOST_BLOCK_ROWS / (heads_.heads / heads_.kv_heads));
     for (int64_t query = first_query; query < end_query; query += most_queries) {
-      blocks_.push_back(
-          {table(first), query, std::min(query + most_queries, end_query), 0, parts, 0, parts * PART_TOKENS, false});
+      const int64_t end = std::min(query + most_queries, end_query);
+      blocks_.push_back({table(first), query, end, 0, parts, 0, parts, 0, parts * PART_TOKENS, false});
     }
   }
 }
@@ -82,6 +80,9 @@ void AttentionPlan::add_sequence(const Sequences& sequences, int64_t at, int64_t
     block.end_token = position + block.end_query - block.first_query;
     block.first_part = block.first_token / PART_TOKENS;
     block.end_part = (block.end_token - 1) / PART_TOKENS + 1;
+    const int64_t last_first = window_ == 0 ? 0 : std::max<int64_t>(0, block.end_token - window_);
+    block.first_whole = (last_first + PART_TOKENS - 1) / PART_TOKENS;
+    block.end_whole = (position + 1) / PART_TOKENS;
     block.continues = shared_parts % SPAN_PARTS != 0;
     const int64_t first_span = window_ == 0 ? 0 : block.first_part / SPAN_PARTS;
     const int64_t end_span = (block.end_part - 1) / SPAN_PARTS + 1;
@@ -128,13 +129,33 @@ Part AttentionPlan::part_of(
 }
 
 void AttentionPlan::attend(
-    int64_t index, const ScoreRule& rule, const uint8_t* queries, const uint8_t* keys, const uint8_t* values,
+    int64_t item, const ScoreRule& rule, const uint8_t* queries, const uint8_t* keys, const uint8_t* values,
     float* states) const {
+  const int64_t shared = heads_.heads / heads_.kv_heads, end = (items_[item].kv_head + 1) * shared;
+  for (int64_t head = end - shared; head < end; head += MOST_BLOCK_ROWS) {
+    attend_heads(item, head, std::min(head + MOST_BLOCK_ROWS, end), rule, queries, keys, values, states);
+  }
+}
+
+void AttentionPlan::attend_heads(
+    int64_t index, int64_t first_head, int64_t end_head, const ScoreRule& rule, const uint8_t* queries,
+    const uint8_t* keys, const uint8_t* values, float* states) const {
   const AttentionItem& item = items_[index];
   const QueryBlock& block = blocks_[item.block];
-  const int64_t shared = heads_.heads / heads_.kv_heads, span = item.first_part / SPAN_PARTS;
+  const int64_t span = item.first_part / SPAN_PARTS;
   const bool continues = block.continues && item.first_part == block.first_part;
   PartRow rows[MOST_BLOCK_ROWS];
+  int64_t positions[MOST_BLOCK_ROWS];
+  int64_t count = 0;
+  for (int64_t at = block.first_query; at < block.end_query; ++at) {
+    const Query& query = queries_[at];
+    for (int64_t head = first_head; head < end_head; ++head, ++count) {
+      float* state = state_of(query, span, head, states);
+      if (!continues) begin_state(heads_, state);
+      rows[count] = {queries + (query.row * heads_.heads + head) * heads_.query_bytes(), state, 0, PART_TOKENS};
+      positions[count] = query.position;
+    }
+  }
   Part own = part_of(block, item.kv_head, item.first_part, keys, values);
   for (int64_t part = item.first_part; part < item.end_part; ++part) {
     const int64_t first_token = part * PART_TOKENS;
@@ -147,20 +168,12 @@ void AttentionPlan::attend(
       std::copy_n(next.keys, PART_PAGES, own.next_keys);
       std::copy_n(next.values, PART_PAGES, own.next_values);
     }
-    int64_t count = 0;
-    const auto attend_some = [&] { attend_part(heads_, rule, own, rows, std::exchange(count, 0)); };
-    for (int64_t at = block.first_query; at < block.end_query; ++at) {
-      const Query& query = queries_[at];
-      const int64_t end = std::min<int64_t>(query.position + 1 - first_token, own.tokens);
-      const int64_t first = window_ == 0 ? 0 : std::max<int64_t>(0, query.position + 1 - window_ - first_token);
-      for (int64_t head = item.kv_head * shared; head < (item.kv_head + 1) * shared; ++head) {
-        float* state = state_of(query, span, head, states);
-        if (part == item.first_part && !continues) state[heads_.size] = NOTHING;
-        if (count == MOST_BLOCK_ROWS) attend_some();
-        rows[count++] = {queries + (query.row * heads_.heads + head) * heads_.query_bytes(), state, first, end};
-      }
+    const bool is_whole = part >= block.first_whole && part < block.end_whole;
+    for (int64_t row = 0; row < count && !is_whole; ++row) {
+      rows[row].end = std::min<int64_t>(positions[row] + 1 - first_token, own.tokens);
+      rows[row].first = window_ == 0 ? 0 : std::max<int64_t>(0, positions[row] + 1 - window_ - first_token);
     }
-    attend_some();
+    attend_part(heads_, rule, own, rows, count, is_whole);
     own = next;
   }
 }

@@ -31,6 +31,7 @@ struct QueryBlock {
   const int64_t* table;
   int64_t first_query, end_query;  // of the plan's queries
   int64_t first_part, end_part;
+  int64_t first_whole, end_whole;  // the parts that each of the rows sees all of
   int64_t first_token, end_token;  // what any of the rows sees lies between
   bool continues;                  // the rows' states of the first span hold the parts before
 };
@@ -68,6 +69,10 @@ class AttentionPlan {
     int64_t first_state, first_span, end_span;
   };
 
+  // For some of the heads that share the item's keys.
+  void attend_heads(
+      int64_t item, int64_t first_head, int64_t end_head, const ScoreRule& rule, const uint8_t* queries,
+      const uint8_t* keys, const uint8_t* values, float* states) const;
   void add_sequence(const Sequences& sequences, int64_t at, int64_t shared_parts);
   void add_items(int64_t first_block);
   void add_shared(const Sequences& sequences, std::vector<int64_t>& shared_parts);

@@ -166,26 +166,25 @@ struct BytePages {
 };
 
 struct Weighed {
-  float factor, most, sum, most_weight, scale;
+  float factor, most, most_weight, scale;
+  Floats sum;
 };
 
 // The largest of a row's scores. A cap is applied to them on the way.
+template <bool IsWhole>
 ALWAYS_INLINE float largest_score(const ScoreRule& rule, const PartRow& row, float& factor, float* scores) {
   Floats most = all(NOTHING);
+  const int64_t first = IsWhole ? 0 : row.first_page(), end = IsWhole ? PART_PAGES : row.end_page();
   if (rule.cap != 0.0f) {
-    for (int64_t page = row.first_page(); page < row.end_page(); ++page) {
+    for (int64_t page = first; page < end; ++page) {
       const Floats bent = hyperbolic_tangent(multiply(load(scores + page * PAGE_TOKENS), all(factor / rule.cap)));
       store(scores + page * PAGE_TOKENS, multiply(all(rule.cap), bent));
     }
     factor = 1.0f;
   }
-  if (row.sees_whole_part()) {
-    for (int page = 0; page < PART_PAGES; ++page) most = larger(most, load(scores + page * PAGE_TOKENS));
-    return largest(most);
-  }
-  for (int64_t page = row.first_page(); page < row.end_page(); ++page) {
+  for (int64_t page = first; page < end; ++page) {
     const Floats score = load(scores + page * PAGE_TOKENS);
-    most = larger(most, row.sees_all(page) ? score : row.seen(page, score, all(NOTHING)));
+    most = larger(most, IsWhole || row.sees_all(page) ? score : row.seen(page, score, all(NOTHING)));
   }
   return largest(most);
 }
@@ -207,21 +206,24 @@ ALWAYS_INLINE void weigh(const Heads& heads, const Part& part, const PartRow& ro
     most_weight = larger_or_none(most_weight, weight);
     store(scores + page * PAGE_TOKENS, weight);
   }
-  weighed.sum = sum(total);
+  weighed.sum = total;
   weighed.most_weight = largest_or_none(most_weight);
 }
 
-template <class Pages, int Rows>
+template <class Pages, int Rows, bool IsWhole>
 void attend_rows(const Heads& heads, const ScoreRule& rule, const Part& part, const PartRow* rows, bool fetches) {
   alignas(64) float scores[Rows * PART_TOKENS];
   alignas(64) typename Pages::Weight weights[Rows * PART_TOKENS];
-  int64_t first_page = PART_PAGES, end_page = 0;
-  EACH(row, Rows) {
-    if (!rows[row].sees_any()) continue;
-    first_page = std::min(first_page, rows[row].first_page());
-    end_page = std::max(end_page, rows[row].end_page());
+  const auto sees_any = [&](int row) { return IsWhole || rows[row].sees_any(); };
+  int64_t first_page = IsWhole ? 0 : PART_PAGES, end_page = IsWhole ? PART_PAGES : 0;
+  if constexpr (!IsWhole) {
+    EACH(row, Rows) {
+      if (!sees_any(row)) continue;
+      first_page = std::min(first_page, rows[row].first_page());
+      end_page = std::max(end_page, rows[row].end_page());
+    }
+    if (first_page >= end_page) return;
   }
-  if (first_page >= end_page) return;
 
   int64_t page = first_page;
   const auto score = [&](auto width) {
@@ -232,7 +234,7 @@ void attend_rows(const Heads& heads, const ScoreRule& rule, const Part& part, co
     }
   };
   score(std::integral_constant<int, TILE_WIDTH>());
-  score(std::integral_constant<int, 1>());
+  if constexpr (!IsWhole) score(std::integral_constant<int, 1>());
 
   // Step by step for all rows: each step ends in one number of a row, which the next ones need and a processor waits for.
   Weighed weighed[Rows];
@@ -240,29 +242,27 @@ void attend_rows(const Heads& heads, const ScoreRule& rule, const Part& part, co
   alignas(64) float old_shares[LANES], new_shares[LANES];
   for (int row = 0; row < Rows; ++row) {
     old_shares[row] = new_shares[row] = 0.0f;
-    if (!rows[row].sees_any()) continue;
+    if (!sees_any(row)) continue;
     Weighed& own = weighed[row];
     own.factor = rule.scale * Pages::query_scale(rows[row].query, heads.size);
-    const float most = largest_score(rule, rows[row], own.factor, scores + row * PART_TOKENS);
+    const float most = largest_score<IsWhole>(rule, rows[row], own.factor, scores + row * PART_TOKENS);
     own.factor *= LOG2_E;
     own.most = most * own.factor;
-    const float before = rows[row].state[heads.size], both = std::max(before, own.most);
+    const float before = rows[row].state[largest_at(heads.size)], both = std::max(before, own.most);
     old_shares[row] = before - both;
     new_shares[row] = own.most - both;
   }
   for (int row = 0; row < Rows; ++row) {
-    if (!rows[row].sees_any()) continue;
-    if (rows[row].sees_whole_part()) {
-      weigh<Pages, true>(heads, part, rows[row], scores + row * PART_TOKENS, weighed[row]);
-    } else {
-      weigh<Pages, false>(heads, part, rows[row], scores + row * PART_TOKENS, weighed[row]);
-    }
+    if (sees_any(row)) weigh<Pages, IsWhole>(heads, part, rows[row], scores + row * PART_TOKENS, weighed[row]);
   }
   for (int row = 0; row < Rows; ++row) {
     typename Pages::Weight* own = weights + row * PART_TOKENS;
-    const int64_t first = rows[row].sees_any() ? rows[row].first_page() : end_page;
-    const int64_t end = rows[row].sees_any() ? rows[row].end_page() : end_page;
-    if (rows[row].sees_any()) {
+    int64_t first = first_page, end = end_page;
+    if constexpr (!IsWhole) {
+      first = sees_any(row) ? rows[row].first_page() : end_page;
+      end = sees_any(row) ? rows[row].end_page() : end_page;
+    }
+    if (sees_any(row)) {
       weighed[row].scale = Pages::round(scores + row * PART_TOKENS, first, end, weighed[row].most_weight, own);
     }
     if (first > first_page) std::fill(own + first_page * PAGE_TOKENS, own + first * PAGE_TOKENS, 0);
@@ -279,14 +279,12 @@ void attend_rows(const Heads& heads, const ScoreRule& rule, const Part& part, co
       alignas(64) float sums[Rows * Width * LANES];
       Pages::template sums<Rows, Width>(part, first_page, end_page, weights, fetches, dimension, heads.size, sums);
       EACH(row, Rows) {
-        if (!rows[row].sees_any()) continue;
-        const float* own = sums + row * Width * LANES;
-        float* state = rows[row].state + dimension;
+        if (!sees_any(row)) continue;
         const Floats old_share = all(old_shares[row]), share = all(new_shares[row] * weighed[row].scale);
-        const bool is_first = rows[row].state[heads.size] == NOTHING;
-        for (int64_t at = 0; at < Width * LANES; at += LANES) {
-          const Floats before = is_first ? zeros() : multiply(load(state + at), old_share);
-          store(state + at, multiply_add(load(own + at), share, before));
+        EACH(chunk, Width) {
+          float* state = rows[row].state + dimension + chunk * LANES;
+          const Floats own = load(sums + (row * Width + chunk) * LANES);
+          store(state, multiply_add(own, share, multiply(load(state), old_share)));
         }
       }
     }
@@ -295,20 +293,20 @@ void attend_rows(const Heads& heads, const ScoreRule& rule, const Part& part, co
   add_up(std::integral_constant<int, 1>());
 
   EACH(row, Rows) {
-    if (!rows[row].sees_any()) continue;
-    float* state = rows[row].state + heads.size;
-    state[1] = (state[0] == NOTHING ? 0.0f : state[1] * old_shares[row]) + weighed[row].sum * new_shares[row];
-    state[0] = std::max(state[0], weighed[row].most);
+    if (!sees_any(row)) continue;
+    float *own = rows[row].state + weights_at(heads.size), *most = rows[row].state + largest_at(heads.size);
+    store(own, multiply_add(weighed[row].sum, all(new_shares[row]), multiply(load(own), all(old_shares[row]))));
+    *most = std::max(*most, weighed[row].most);
   }
 }
 
-template <class Pages>
+template <class Pages, bool IsWhole>
 void attend_part_of(const Heads& heads, const ScoreRule& rule, const Part& part, const PartRow* rows, int64_t count) {
   int64_t row = 0;
   const auto attend = [&](auto rows_at_once) {
     constexpr int Rows = decltype(rows_at_once)::value;
     for (; row + Rows <= count; row += Rows) {
-      attend_rows<Pages, Rows>(heads, rule, part, rows + row, part.has_next && row == 0);
+      attend_rows<Pages, Rows, IsWhole>(heads, rule, part, rows + row, part.has_next && row == 0);
     }
   };
   attend(std::integral_constant<int, TILE_ROWS>());
@@ -321,44 +319,49 @@ void attend_part_of(const Heads& heads, const ScoreRule& rule, const Part& part,
 
 }  // namespace
 
-void attend_part(const Heads& heads, const ScoreRule& rule, const Part& part, const PartRow* rows, int64_t count) {
-  if (heads.kept == Kept::brain) {
-    attend_part_of<BrainPages>(heads, rule, part, rows, count);
-  } else {
-    attend_part_of<BytePages>(heads, rule, part, rows, count);
-  }
+void begin_state(const Heads& heads, float* state) {
+  std::fill_n(state, largest_at(heads.size), 0.0f);
+  state[largest_at(heads.size)] = NOTHING;
+}
+
+void attend_part(
+    const Heads& heads, const ScoreRule& rule, const Part& part, const PartRow* rows, int64_t count, bool is_whole) {
+  const auto attend = heads.kept == Kept::brain
+                          ? is_whole ? attend_part_of<BrainPages, true> : attend_part_of<BrainPages, false>
+                          : is_whole ? attend_part_of<BytePages, true> : attend_part_of<BytePages, false>;
+  attend(heads, rule, part, rows, count);
 }
 
 void add_up(const float* states, int64_t count, int64_t stride, int64_t size, float* to) {
-  if (count == 1 && states[size] != NOTHING) {
-    const Floats share = all(1.0f / states[size + 1]);
+  if (count == 1) {
+    const Floats share = all(1.0f / sum(load(states + weights_at(size))));
     for (int64_t at = 0; at < size; at += LANES) store(to + at, multiply(load(states + at), share));
     return;
   }
   float most = NOTHING;
-  for (int64_t at = 0; at < count; ++at) most = std::max(most, states[at * stride + size]);
+  for (int64_t at = 0; at < count; ++at) most = std::max(most, states[at * stride + largest_at(size)]);
   std::fill_n(to, size, 0.0f);
-  float weights = 0.0f;
+  Floats weights = zeros();
   alignas(64) float shares[LANES];
   for (int64_t first = 0; first < count; first += LANES) {
     const float* own = states + first * stride;
     const int64_t some = std::min<int64_t>(count - first, LANES);
-    // There are no sums where there is no score.
-    const auto is_there = [&](int64_t at) { return own[at * stride + size] != NOTHING; };
-    for (int64_t at = 0; at < LANES; ++at) shares[at] = at < some ? own[at * stride + size] - most : NOTHING;
+    for (int64_t at = 0; at < LANES; ++at) {
+      shares[at] = at < some ? own[at * stride + largest_at(size)] - most : NOTHING;
+    }
     store(shares, power(load(shares)));
     for (int64_t dimension = 0; dimension < size; dimension += LANES) {
       Floats total = load(to + dimension);
       for (int64_t at = 0; at < some; ++at) {
-        if (is_there(at)) total = multiply_add(load(own + at * stride + dimension), all(shares[at]), total);
+        total = multiply_add(load(own + at * stride + dimension), all(shares[at]), total);
       }
       store(to + dimension, total);
     }
     for (int64_t at = 0; at < some; ++at) {
-      if (is_there(at)) weights += own[at * stride + size + 1] * shares[at];
+      weights = multiply_add(load(own + at * stride + weights_at(size)), all(shares[at]), weights);
     }
   }
-  const Floats share = all(1.0f / weights);
+  const Floats share = all(1.0f / sum(weights));
   for (int64_t at = 0; at < size; at += LANES) store(to + at, multiply(load(to + at), share));
 }
 

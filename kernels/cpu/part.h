@@ -27,17 +27,15 @@ struct Part {
 
 // A row sees the tokens from `first` to `end` of a part. Its state is what it has summed up so far:
 //
-//   [size]  the weighted sum          [size]      its largest score, NOTHING while there is none
-//                                     [size + 1]  its sum of weights
-//
-// Scores are to the base of 2.
+//   [size]  the weighted sum
+//   [LANES] its sum of weights, in sixteen parts
+//   [LANES] the first of them is its largest score, to the base of 2; NOTHING while there is none
 struct PartRow {
   const uint8_t* query;
   float* state;
   int64_t first, end;
 
   bool sees_any() const { return first < end; }
-  bool sees_whole_part() const { return first <= 0 && end >= PART_TOKENS; }
   bool sees_all(int64_t page) const { return page * PAGE_TOKENS >= first && (page + 1) * PAGE_TOKENS <= end; }
   int64_t first_page() const { return first / PAGE_TOKENS; }
   int64_t end_page() const { return (end + PAGE_TOKENS - 1) / PAGE_TOKENS; }
@@ -49,9 +47,17 @@ struct PartRow {
 
 constexpr float NOTHING = -__builtin_inff();
 
-inline int64_t state_size(const Heads& heads) { return heads.size + LANES; }
+// `size`: of a head.
+constexpr int64_t weights_at(int64_t size) { return size; }
+constexpr int64_t largest_at(int64_t size) { return size + LANES; }
+inline int64_t state_size(const Heads& heads) { return heads.size + 2 * LANES; }
 
-void attend_part(const Heads& heads, const ScoreRule& rule, const Part& part, const PartRow* rows, int64_t count);
+// The state of a row that has seen nothing.
+void begin_state(const Heads& heads, float* state);
+
+// `is_whole`: each of the rows sees all of the part.
+void attend_part(
+    const Heads& heads, const ScoreRule& rule, const Part& part, const PartRow* rows, int64_t count, bool is_whole);
 
 // What a row has attended to: `count` states, `stride` numbers apart, put together in their order.
 void add_up(const float* states, int64_t count, int64_t stride, int64_t size, float* to);

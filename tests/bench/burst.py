@@ -8,6 +8,9 @@ A few answers stream alone first; then everything comes at once, from twenty use
 two of its tokens is compared with its usual one: the median of its own, and for those that streamed before the burst the one
 before it. Printed are the worst of these ratios, the times to the first token of short and of long requests, and how many were
 refused. It takes some minutes. On a machine that does other things too, `--cpu-time` counts seconds of this process instead.
+
+In a virtual machine the host may take a core away meanwhile, for 10 to 40 ms, which is several steps. Linux says how much was
+stolen, so the worst ratio is also told of the pauses in which nothing was.
 """
 
 from __future__ import annotations
@@ -51,13 +54,26 @@ class Answer:
     submitted_at: float
     usual_before_s: float = float("inf")
     token_at: list[float] = field(default_factory=list)
+    stolen_at: list[int] = field(default_factory=list)
+    """What the host had taken until then, in ticks of 10 ms."""
     tokens: int = 0
     finished: Finished | None = None
 
     @property
+    def usual_s(self) -> float:
+        return min(self.usual_before_s, statistics.median(self.gaps))
+
+    @property
     def longest_pause(self) -> float:
         """As a multiple of the usual time between two tokens."""
-        return max(self.gaps) / min(self.usual_before_s, statistics.median(self.gaps))
+        return max(self.gaps) / self.usual_s
+
+    @property
+    def longest_unstolen_pause(self) -> float:
+        """The same of the pauses in which the host took nothing."""
+        stolen = zip(self.stolen_at, self.stolen_at[1:], strict=False)
+        unstolen = (gap for gap, (before, after) in zip(self.gaps, stolen, strict=True) if before == after)
+        return max(unstolen, default=0.0) / self.usual_s
 
     @property
     def ttft_s(self) -> float:
@@ -82,7 +98,7 @@ class Burst:
         self._all_done = asyncio.Event()
 
     def __call__(self, events: Sequence[EngineEvent]) -> None:
-        now = self._clock()
+        now, stolen = self._clock(), stolen_ticks()
         for event in events:
             answer = self.answers[event.request_id]
             if isinstance(event, TextDelta) and event.output_tokens > answer.tokens:
@@ -90,6 +106,7 @@ class Burst:
                 # Tokens that were guessed come together, as one piece of text.
                 if answer.token_at[-1:] != [now]:
                     answer.token_at.append(now)
+                    answer.stolen_at.append(stolen)
             elif isinstance(event, Finished):
                 answer.finished = event
         if all(len(answer.token_at) >= TOKENS_BEFORE for answer in self.answers.values()):
@@ -131,7 +148,7 @@ class Burst:
         for answer in self.answers.values():
             answer.usual_before_s = statistics.median(answer.gaps)
             # What they have been through since they began, one prompt beside the other, is no pause in a burst.
-            del answer.token_at[:-1]
+            del answer.token_at[:-1], answer.stolen_at[:-1]
         before = [answer.usual_before_s for answer in self.answers.values()]
         await asyncio.gather(*(self.submit(request, is_long=is_long) for request, is_long in coming))
         await self._all_done.wait()
@@ -139,6 +156,12 @@ class Burst:
 
     async def stop(self) -> None:
         await self.engine.stop()
+
+
+def stolen_ticks() -> int:
+    """What the host has taken from this machine's cores so far; 0 where nobody says."""
+    statistics_file = Path("/proc/stat")
+    return int(statistics_file.read_text().split(maxsplit=9)[8]) if statistics_file.exists() else 0
 
 
 def report(burst: Burst, before: list[float]) -> list[str]:
@@ -162,6 +185,8 @@ def report(burst: Burst, before: list[float]) -> list[str]:
         f"{max(answer.longest_pause for answer in answers[:STREAMS_BEFORE]):.1f}, "
         f"median {statistics.median(ratio for ratio, _ in worst):.1f}",
         f"answers with a pause above 5 times their usual: {sum(ratio > 5 for ratio, _ in worst)} of {len(worst)}",
+        f"where the host took no core meanwhile: worst {max(answer.longest_unstolen_pause for _, answer in worst):.1f}, "
+        f"above 5 times {sum(answer.longest_unstolen_pause > 5 for _, answer in worst)}",
     ]
     if burst.refused:
         lines.append(f"a refusal says: {burst.refused[0]}")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine import first_touch
-from engine.first_touch import FirstTouch
+from engine.first_touch import PAUSE_S, FirstTouch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
 
@@ -55,6 +55,10 @@ def asked(storage: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> Iterator[As
     asked.may_go.set()
 
 
+def no_sleep(_seconds: float) -> None:
+    """For a thread that nothing has to be left to."""
+
+
 def reach(touching: FirstTouch, pages: int) -> None:
     touching.reach(pages)
     touching.join()
@@ -63,7 +67,7 @@ def reach(touching: FirstTouch, pages: int) -> None:
 def test_every_page_is_asked_for_once_in_all_regions_and_well_before_its_use(
     storage: torch.Tensor, asked: Asked
 ) -> None:
-    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes)
+    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes, sleep=no_sleep)
     for used in range(PAGES + 1):
         reach(touching, used)
         assert asked.ranges[-1][1] >= min(PAGES, used + 11)
@@ -75,7 +79,7 @@ def test_every_page_is_asked_for_once_in_all_regions_and_well_before_its_use(
 
 
 def test_whoever_asks_does_not_wait_and_what_is_asked_meanwhile_comes_next(storage: torch.Tensor, asked: Asked) -> None:
-    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes)
+    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes, sleep=no_sleep)
     asked.may_go.clear()
     touching.reach(0)
     touching.reach(50)
@@ -84,6 +88,17 @@ def test_whoever_asks_does_not_wait_and_what_is_asked_meanwhile_comes_next(stora
     touching.join()
     reach(touching, 50)
     assert asked.ranges == [(0, 20), (20, 70)]
+
+
+def test_beside_steps_there_is_a_pause_after_each_huge_page(storage: torch.Tensor, asked: Asked) -> None:
+    """Two of them in one step made a pause of three times the usual."""
+    pauses: list[float] = []
+    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes, sleep=pauses.append)
+    reach(touching, 0)
+    assert not pauses, "before the first step"
+    reach(touching, 50)
+    assert pauses == [PAUSE_S] * REGIONS
+    assert asked.regions == 2 * REGIONS
 
 
 def test_its_thread_computes_only_where_nobody_else_does(storage: torch.Tensor, asked: Asked) -> None:

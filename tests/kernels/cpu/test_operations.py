@@ -276,7 +276,7 @@ def without_poison(half: torch.Tensor, kv_heads: int, size: int) -> torch.Tensor
     parts=batches,
     common=st.integers(0, 40),
     kv_heads=st.sampled_from((1, 2)),
-    shared=st.sampled_from((1, 3, 4, 7)),
+    shared=st.sampled_from((1, 3, 4, 7, 100)),
     size=st.sampled_from(HEAD_SIZES),
     window=st.just(0) | st.integers(1, 200),
     cap=st.just(0.0) | st.floats(0.5, 5),
