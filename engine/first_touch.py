@@ -2,27 +2,32 @@
 
 Used by `engine.kv_cache`. The system hands memory out when it is touched first, and clears it, in huge pages 2 MiB at once. Each
 layer has its keys and its values apart, so the step that came to the next huge page of all of them had 120 MiB cleared with the
-bundled model, for 30 to 70 ms. A thread asks for what comes next, on cores that nobody else wants: between steps there is one.
+bundled model, for 30 to 70 ms. A thread asks for what comes next, one huge page at a time.
+
+Not by a thread that computes on idle cores only: the system locks what the process has mapped while it clears, so that beside two
+busy programs whoever wanted memory waited 1.5 s for that thread to get a core, and a server that was to end 15 s.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import torch
 
-from engine.thread_priority import wait_for_idle_cores
+from engine.thread_priority import give_way
 from kernels.system_memory import touch
 
 AHEAD_BYTES: Final = 96 << 20
 """Half of that is 4,000 tokens of the bundled model: a second of prompts, in which the thread gets to it."""
 
+HUGE_PAGE_BYTES: Final = 2 << 20
+
 PAUSE_S: Final = 0.008
 """Between one huge page and the next, so that no step of an answer meets two of them: a core is away for most of a millisecond
-while one is cleared, and whoever was to compute there may wait for a timer's tick. All of them take half a second so."""
+while one is cleared, and whoever was to compute there may wait for a timer's tick. 60 of them take half a second so."""
 
 
 class FirstTouch:
@@ -67,10 +72,19 @@ class FirstTouch:
             self._thread.join()
 
     def _touch(self, begin: int, end: int) -> None:
-        wait_for_idle_cores()
-        size_bytes = (end - begin) * self._page_bytes
+        give_way()
         for region in range(self._regions):
-            if not touch(self._address + region * self._region_bytes + begin * self._page_bytes, size_bytes):
-                return
-            if begin > 0:  # before the first page is used nobody streams
-                self._sleep(PAUSE_S)
+            address = self._address + region * self._region_bytes
+            for piece, size_bytes in _huge_pages(address + begin * self._page_bytes, address + end * self._page_bytes):
+                if not touch(piece, size_bytes):
+                    return
+                if begin > 0:  # before the first page is used nobody streams
+                    self._sleep(PAUSE_S)
+
+
+def _huge_pages(begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of the addresses from `begin` to `end` that lie in one huge page each: where they begin, and their bytes."""
+    while begin < end:
+        next_page = min(end, (begin // HUGE_PAGE_BYTES + 1) * HUGE_PAGE_BYTES)
+        yield begin, next_page - begin
+        begin = next_page

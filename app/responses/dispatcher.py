@@ -293,7 +293,7 @@ class Dispatcher:
         either: set[asyncio.Future[Any]] = {working, stop_wanted}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
+            if not working.done() or (stop_wanted.done() and working.exception() is not None):
                 raise Stopped
             return await working
         finally:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from engine import first_touch
-from engine.first_touch import PAUSE_S, FirstTouch
+from engine.first_touch import HUGE_PAGE_BYTES, PAUSE_S, FirstTouch
+from engine.thread_priority import BEHIND
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
 
@@ -20,26 +21,40 @@ REGIONS, PAGES = 3, 100
 
 
 class Asked:
-    """What was asked for, in pages of the first region, and how its thread stood."""
+    """What was asked for, and how its thread stood."""
 
     def __init__(self, storage: torch.Tensor) -> None:
         self._storage = storage
-        self.ranges: list[tuple[int, int]] = []
-        self.regions = 0
-        self.policies: set[int] = set()
+        self.pieces: list[tuple[int, int]] = []
+        self.nice: set[int] = set()
         self.may_go = threading.Event()
         self.may_go.set()
 
     def __call__(self, address: int, size_bytes: int) -> bool:
         assert self.may_go.wait(10)
-        page_bytes = self._storage[0, 0].nbytes
-        begin = (address - self._storage.data_ptr()) % self._storage[0].nbytes // page_bytes
-        pages = begin, begin + size_bytes // page_bytes
-        if not self.ranges or self.ranges[-1] != pages:
-            self.ranges.append(pages)
-        self.regions += 1
-        self.policies.add(os.sched_getscheduler(0))
+        self.pieces.append((address, size_bytes))
+        self.nice.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         return True
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """In pages of a region; all regions have to be asked for the same ones, one region after the other."""
+        page_bytes, region_bytes = self._storage[0, 0].nbytes, self._storage[0].nbytes
+        whole: list[list[int]] = []
+        for address, size_bytes in self.pieces:
+            begin = address - self._storage.data_ptr()
+            # A piece ends where a huge page does, which may be within a region.
+            if whole and whole[-1][1] == begin and begin % region_bytes:
+                whole[-1][1] += size_bytes
+            else:
+                whole.append([begin, begin + size_bytes])
+        by_page = [
+            (begin % region_bytes // page_bytes, (begin % region_bytes + end - begin) // page_bytes)
+            for begin, end in whole
+        ]
+        assert [begin // region_bytes for begin, _ in whole] == list(range(REGIONS)) * (len(whole) // REGIONS)
+        assert by_page == [pages for pages in by_page[::REGIONS] for _ in range(REGIONS)]
+        return by_page[::REGIONS]
 
 
 @pytest.fixture
@@ -75,7 +90,6 @@ def test_every_page_is_asked_for_once_in_all_regions_and_well_before_its_use(
     assert [begin for begin, _ in asked.ranges] == [0, *ends[:-1]]
     assert ends[-1] == PAGES
     assert len(asked.ranges) <= PAGES // 10
-    assert asked.regions == REGIONS * len(asked.ranges)
 
 
 def test_whoever_asks_does_not_wait_and_what_is_asked_meanwhile_comes_next(storage: torch.Tensor, asked: Asked) -> None:
@@ -90,21 +104,32 @@ def test_whoever_asks_does_not_wait_and_what_is_asked_meanwhile_comes_next(stora
     assert asked.ranges == [(0, 20), (20, 70)]
 
 
-def test_beside_steps_there_is_a_pause_after_each_huge_page(storage: torch.Tensor, asked: Asked) -> None:
+def test_it_is_done_a_huge_page_at_a_time_and_beside_steps_with_a_pause_after_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two of them in one step made a pause of three times the usual."""
-    pauses: list[float] = []
-    touching = FirstTouch(storage, 20 * storage[:, 0].nbytes, sleep=pauses.append)
+    page_bytes = HUGE_PAGE_BYTES // 4
+    storage = torch.empty(REGIONS, 20, page_bytes, dtype=torch.uint8)
+    asked, pauses = Asked(storage), list[float]()
+    monkeypatch.setattr(first_touch, "touch", asked)
+    touching = FirstTouch(storage, 10 * REGIONS * page_bytes, sleep=pauses.append)
     reach(touching, 0)
     assert not pauses, "before the first step"
-    reach(touching, 50)
-    assert pauses == [PAUSE_S] * REGIONS
-    assert asked.regions == 2 * REGIONS
+    first = len(asked.pieces)
+    reach(touching, 10)
+    assert asked.ranges == [(0, 10), (10, 20)]
+    assert pauses == [PAUSE_S] * (len(asked.pieces) - first)
+    for address, size_bytes in asked.pieces:
+        assert address // HUGE_PAGE_BYTES == (address + size_bytes - 1) // HUGE_PAGE_BYTES
 
 
-def test_its_thread_computes_only_where_nobody_else_does(storage: torch.Tensor, asked: Asked) -> None:
+def test_its_thread_is_behind_those_that_compute_and_not_for_idle_cores_only(
+    storage: torch.Tensor, asked: Asked
+) -> None:
+    """What it asks for locks the memory of the process: whoever needs some would wait until that thread gets a core."""
     reach(FirstTouch(storage), 0)
-    assert asked.policies == {os.SCHED_IDLE}
-    assert os.sched_getscheduler(0) != os.SCHED_IDLE
+    assert asked.nice == {BEHIND}
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) != BEHIND
 
 
 def test_a_process_may_end_while_the_thread_is_at_it() -> None:
