@@ -11,6 +11,7 @@ from app.realtime.event_log import EventLog
 from app.realtime.recorder import Recorder
 from app.responses.queries import Ending
 from app.responses.storage import AnswerStorage
+from engine.errors import EngineNotReady
 from engine.types import GenerationRequest
 from tests.app.responses.chat import Chat, open_chat, said
 from tests.support.fake_engine import FakeEngine
@@ -283,6 +284,18 @@ async def test_a_stop_that_comes_as_the_engine_takes_the_request_reaches_the_eng
     assert (await chat.ended(response_id))["status"] == "cancelled"
     assert chat.engine.cancelled == [response_id]
     assert chat.engine.stats().running_requests == 0
+
+
+async def test_a_stop_that_comes_with_an_error_of_the_engine_is_a_stop(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop_and_fail(request: GenerationRequest) -> None:
+        chat.context.responses.dispatcher.cancel(request.request_id)
+        raise EngineNotReady("it has just failed")
+
+    monkeypatch.setattr(chat.engine, "submit", stop_and_fail)
+    response_id = (await chat.say("hello"))["response"]["id"]
+    assert (await chat.ended(response_id))["status"] == "cancelled"
 
 
 async def test_stopping_while_the_prompt_is_read_ends_after_the_chunk(tmp_path: Path, sqlite_url: str) -> None:
