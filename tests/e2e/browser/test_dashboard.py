@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from tests.e2e.browser.axe import PHONE, Auditor
 from tests.e2e.browser.conftest import Visitors, welcoming
@@ -102,6 +103,11 @@ async def picture(page: Page, name: str) -> None:
 async def readiness(server: ServerProcess) -> int:
     async with httpx.AsyncClient(trust_env=False) as client:
         return (await client.get(f"{server.url}/readyz")).status_code
+
+
+async def asked_after(moment: asyncio.Event, route: Route) -> None:
+    await moment.wait()
+    await route.continue_()
 
 
 def row(page: Page, words: str) -> Locator:
@@ -236,8 +242,12 @@ async def test_what_an_administrator_changes_holds_and_is_in_the_audit_log(
     await dialog.get_by_role("button", name="Create").click()
     await expect(dialog.get_by_role("heading", name="The secret of this webhook")).to_be_visible()
     await dialog.get_by_role("button", name="Close").click()
+    tested = asyncio.Event()
+    await page.route("**/test", lambda route: asked_after(tested, route))
     await page.get_by_role("button", name="Send a test event").click()
     await page.get_by_role("button", name="Deliveries to").click()
+    await expect(dialog).to_contain_text("Nothing has been sent yet.")
+    tested.set()
     await expect(row(page, "webhook.test")).to_contain_text("given up")
     await picture(page, "deliveries")
     await page.get_by_role("button", name="Send webhook.test").click()

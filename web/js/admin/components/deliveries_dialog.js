@@ -4,16 +4,16 @@
  * @import { Delivery, Webhook } from "../wire.d.ts"
  */
 
-import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { useState } from "../../../vendor/preact/hooks.js";
 import { useTexts } from "../../components/language.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/admin_webhooks.js";
 import { NOTHING, dateTime } from "../format.js";
 import { DataTable } from "./data_table.js";
-import { useDesk, useListing, useNotice } from "./desk.js";
+import { useDesk, useListing, useNotice, useRepeated } from "./desk.js";
 import { Dialog } from "./dialog.js";
 
-const PENDING_MS = 3000;
+const PAUSE_MS = 3000;
 const STATUSES = /** @type {const} */ (["pending", "delivered", "dead"]);
 
 /** @param {{webhook: Webhook, onClose: () => void}} props */
@@ -23,12 +23,8 @@ export function DeliveriesDialog({ webhook, onClose }) {
   const notice = useNotice();
   const [status, setStatus] = useState("");
   const listing = useListing((cursor) => api.deliveries(webhook.id, cursor, status), [webhook.id, status]);
-  const isPending = listing.items.some((delivery) => delivery.status === "pending");
-  useEffect(() => {
-    if (!isPending) return undefined;
-    const timer = setInterval(() => void listing.reload(), PENDING_MS);
-    return () => clearInterval(timer);
-  }, [isPending]);
+  // What has just been asked for elsewhere on the page, or happens in a chat, comes in while this is open.
+  useRepeated(listing.reload, PAUSE_MS);
   const replay = async (/** @type {Delivery} */ delivery) => {
     try {
       await api.replayDelivery(webhook.id, delivery.id);

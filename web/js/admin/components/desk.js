@@ -1,6 +1,6 @@
 /**
- * What every section of the dashboard works with, handed down once, and the two things all of them do: read a list page by page,
- * and carry something out and say how it went.
+ * What every section of the dashboard works with, handed down once, and what all of them do: read a list page by page,
+ * read something again and again, and carry something out and say how it went.
  *
  * @import { PageSession } from "../../page_session.js"
  * @import { Store } from "../../store.js"
@@ -13,6 +13,7 @@
 import { useContext, useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { createContext } from "../../../vendor/preact/preact.js";
 import { messageOf } from "../../api.js";
+import { Listing } from "../listing.js";
 
 /** @typedef {{api: AdminApi, store: Store<AdminState>, history: History, session: PageSession<AdminState>}} Desk */
 
@@ -29,7 +30,7 @@ export function useNotice() {
 }
 
 /**
- * A list that comes in pages, read again when one of `inputs` changes. While it is read again what was there stays on the screen.
+ * A list that comes in pages, read anew when one of `inputs` changes.
  *
  * @template T
  * @template {{items: T[], next_cursor: string | null}} P
@@ -37,31 +38,41 @@ export function useNotice() {
  * @param {readonly unknown[]} inputs
  */
 export function useListing(load, inputs) {
-  const [state, setState] = useState(
-    /** @type {{items: T[], page: P | null, isLoading: boolean, problem: Saying | null}} */ ({ items: [], page: null, isLoading: true, problem: null }),
-  );
-  const round = useRef(0);
-  const read = async (/** @type {string | null} */ cursor) => {
-    round.current += 1;
-    const mine = round.current;
-    setState((before) => ({ ...before, isLoading: true }));
-    try {
-      const page = await load(cursor);
-      if (mine !== round.current) return;
-      setState((before) => ({ items: cursor === null ? page.items : [...before.items, ...page.items], page, isLoading: false, problem: null }));
-    } catch (problem) {
-      if (mine === round.current) setState((before) => ({ ...before, isLoading: false, problem: messageOf(problem) }));
-    }
-  };
+  const [, redraw] = useState(0);
+  const [listing] = useState(() => /** @type {Listing<T, P>} */ (new Listing(() => redraw((count) => count + 1))));
   useEffect(() => {
-    void read(null);
-    return () => {
-      round.current += 1;
-    };
+    void listing.open(load);
+    return () => listing.close();
   }, inputs);
-  const next = state.page?.next_cursor ?? null;
-  const fail = (/** @type {unknown} */ problem) => setState((before) => ({ ...before, problem: messageOf(problem) }));
-  return { ...state, hasMore: next !== null, more: () => read(next), reload: () => read(null), fail };
+  return {
+    ...listing.shown,
+    hasMore: listing.hasMore,
+    more: () => listing.more(),
+    reload: () => listing.reload(),
+    fail: (/** @type {unknown} */ problem) => listing.fail(problem),
+  };
+}
+
+/**
+ * Does something over and over while it `isWanted`, each time so long after the time before has ended.
+ *
+ * @param {() => Promise<void>} action
+ * @param {number} pauseMs
+ * @param {boolean} [isWanted]
+ */
+export function useRepeated(action, pauseMs, isWanted = true) {
+  useEffect(() => {
+    let timer = 0;
+    let isOver = !isWanted;
+    const next = () => {
+      if (!isOver) timer = window.setTimeout(() => void action().then(next), pauseMs);
+    };
+    next();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [isWanted]);
 }
 
 /**

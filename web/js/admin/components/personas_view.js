@@ -4,13 +4,13 @@
  * @import { Persona } from "../wire.d.ts"
  */
 
-import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { useState } from "../../../vendor/preact/hooks.js";
 import { useTexts } from "../../components/language.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/admin_bots.js";
 import { dateTime, number } from "../format.js";
 import { DataTable } from "./data_table.js";
-import { useDesk, useListing, useNotice } from "./desk.js";
+import { useDesk, useListing, useNotice, useRepeated } from "./desk.js";
 import { Dialog } from "./dialog.js";
 import { PersonaDialog } from "./persona_dialog.js";
 import { PersonaVersions } from "./persona_versions.js";
@@ -26,11 +26,7 @@ export function PersonasView() {
   const close = () => setOpened(null);
   const open = (/** @type {"edit" | "delete" | "versions"} */ what, /** @type {Persona} */ persona) => () => setOpened({ what, persona });
   const isBuilding = listing.items.some((persona) => persona.prefix.state === "building");
-  useEffect(() => {
-    if (!isBuilding) return undefined;
-    const timer = setInterval(() => void listing.reload(), BUILDING_MS);
-    return () => clearInterval(timer);
-  }, [isBuilding]);
+  useRepeated(listing.reload, BUILDING_MS, isBuilding);
   const remove = async () => {
     if (opened?.what !== "delete") return;
     await api.deletePersona(opened.persona.name);

@@ -4,14 +4,14 @@
  * @import { Drain, Server } from "../wire.d.ts"
  */
 
-import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { useState } from "../../../vendor/preact/hooks.js";
 import { useTexts } from "../../components/language.js";
 import { html } from "../../html.js";
 import * as texts from "../../texts/admin_server.js";
 import { dateTime, duration, number } from "../format.js";
 import { matching } from "../rows.js";
 import { DataTable } from "./data_table.js";
-import { useDesk, useLoaded, useNotice } from "./desk.js";
+import { useDesk, useLoaded, useNotice, useRepeated } from "./desk.js";
 import { Dialog } from "./dialog.js";
 
 const DRAIN_EVERY_MS = 2000;
@@ -81,10 +81,7 @@ function DrainCard() {
   const notice = useNotice();
   const { value: drain, problem, reload, replace } = useLoaded(() => api.drain(), []);
   const [isAsking, setAsking] = useState(false);
-  useEffect(() => {
-    const timer = setInterval(() => void reload(), DRAIN_EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
+  useRepeated(reload, DRAIN_EVERY_MS);
   const begin = async () => {
     replace(await api.setDrain(true));
     notice(t("nowDrained"));
