@@ -104,8 +104,8 @@ def api(target: Target) -> Any:
 
     @schema.hook
     def filter_query(context: Any, query: dict[str, Any] | None) -> bool:
-        # On the wire a list of one value is that value, so it is no wrong input.
-        return not any(isinstance(value, list) and len(value) < 2 for value in (query or {}).values())
+        # On the wire a list of one value is that value, and an empty object an empty text or nothing at all: no wrong input.
+        return not any(value == {} or (isinstance(value, list) and len(value) < 2) for value in (query or {}).values())
 
     return schema
 
